@@ -1,0 +1,66 @@
+//! Addresses as they stand in map keys and values.
+
+/// An IP address in network byte order; IPv4 as `::ffff:a.b.c.d` (RFC 4291, section 2.5.5.2).
+///
+/// A plain array rather than a newtype, because `bpftool` prints the field of a newtype as `__0`.
+pub type Address = [u8; 16];
+
+/// The first 12 bytes of every IPv4-mapped address.
+const V4_MAPPED_PREFIX: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
+
+/// The map form of an IPv4 address given in network byte order.
+#[inline(always)]
+pub const fn from_v4(v4: [u8; 4]) -> Address {
+    [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, v4[0], v4[1], v4[2], v4[3]]
+}
+
+/// Whether the address is the map form of an IPv4 address.
+///
+/// Real IPv6 packets with such an address must be left alone: they would be taken for IPv4 ones.
+#[inline(always)]
+pub fn is_v4(address: &Address) -> bool {
+    let (head, _) = address.split_at(12);
+    head == V4_MAPPED_PREFIX
+}
+
+/// The IPv4 address inside, in network byte order. Meaningless where [`is_v4`] is false.
+#[inline(always)]
+pub const fn v4(address: &Address) -> [u8; 4] {
+    [address[12], address[13], address[14], address[15]]
+}
+
+/// The map form of an address.
+#[cfg(any(test, feature = "user"))]
+pub fn from_ip(ip: core::net::IpAddr) -> Address {
+    match ip {
+        core::net::IpAddr::V4(ip) => from_v4(ip.octets()),
+        core::net::IpAddr::V6(ip) => ip.octets(),
+    }
+}
+
+/// The address that a map form stands for: IPv4 for the mapped prefix, else IPv6.
+#[cfg(any(test, feature = "user"))]
+pub fn to_ip(address: &Address) -> core::net::IpAddr {
+    core::net::IpAddr::from(*address).to_canonical()
+}
+
+#[cfg(test)]
+mod tests {
+    use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+    use super::*;
+
+    #[test]
+    fn an_address_survives_the_round_trip_and_keeps_its_family() {
+        for (ip, v4_expected) in [
+            (IpAddr::V4(Ipv4Addr::new(10, 96, 0, 50)), true),
+            (IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0xf0, 0, 0, 0, 0, 0x50)), false),
+            (IpAddr::V6(Ipv6Addr::UNSPECIFIED), false),
+        ] {
+            let address = from_ip(ip);
+            assert_eq!(to_ip(&address), ip);
+            assert_eq!(is_v4(&address), v4_expected, "{ip}");
+        }
+        assert_eq!(v4(&from_v4([10, 96, 0, 50])), [10, 96, 0, 50]);
+    }
+}

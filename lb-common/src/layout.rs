@@ -1,0 +1,53 @@
+//! The layout of everything that is in a map, fixed at compile time: a changed size or a hidden padding byte is a
+//! change of schema ([`crate::SCHEMA_VERSION`]) and must not happen by accident. Hash keys are compared byte by
+//! byte by the kernel, so a padding byte in one would make equal keys differ.
+
+use core::mem::{align_of, offset_of, size_of};
+
+use crate::{
+    BackendSet, BackendState, BackendValue, FlowKey, FlowValue, ServiceKey, ServiceValue, Settings, SlotKey,
+    Tuple,
+};
+
+const fn check(size: usize, want_size: usize, align: usize, want_align: usize) {
+    assert!(size == want_size, "the size of a map key or value has changed");
+    assert!(align == want_align, "the alignment of a map key or value has changed");
+}
+
+const _: () = {
+    check(size_of::<ServiceKey>(), 16 + 2 + 1 + 1, align_of::<ServiceKey>(), 4);
+    check(size_of::<BackendSet>(), 4 + 2 + 2, align_of::<BackendSet>(), 8);
+    check(size_of::<ServiceValue>(), 8 + 4 * 4, align_of::<ServiceValue>(), 8);
+    check(size_of::<SlotKey>(), 4 + 2 + 2, align_of::<SlotKey>(), 4);
+    check(size_of::<BackendValue>(), 16 + 2 + 2 + 4, align_of::<BackendValue>(), 8);
+    check(size_of::<BackendState>(), 4, align_of::<BackendState>(), 4);
+    check(size_of::<Tuple>(), 16 + 16 + 2 + 2, align_of::<Tuple>(), 4);
+    check(size_of::<FlowKey>(), 36 + 1 + 1 + 2, align_of::<FlowKey>(), 8);
+    check(size_of::<FlowValue>(), 8 + 36 + 4 + 4 + 1 + 1 + 2, align_of::<FlowValue>(), 8);
+    check(size_of::<Settings>(), 8 + 4 * 4, align_of::<Settings>(), 8);
+    // Read and replaced as one word: it has to be the first one.
+    assert!(offset_of!(ServiceValue, set) == 0);
+};
+
+#[cfg(feature = "user")]
+mod pod {
+    use super::*;
+
+    // SAFETY (all of them): `repr(C)`, integers and arrays of integers only, no padding (sizes above are the sums of
+    // the fields), so every bit pattern is a value and every byte is initialized.
+    unsafe impl aya::Pod for ServiceKey {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for ServiceValue {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for SlotKey {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for BackendValue {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for BackendState {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for FlowKey {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for FlowValue {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for Settings {}
+}

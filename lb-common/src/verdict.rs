@@ -1,0 +1,115 @@
+//! The one table of reasons: what became of a packet, and why an object or an endpoint is not used. Counters, metric
+//! labels, the text of the command line and the tests all read it.
+
+/// What an entry of the table speaks of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum About {
+    /// A packet, and it went on, translated or not.
+    PacketPassed,
+    /// A packet, and it went no further.
+    PacketDropped,
+    /// An endpoint that is not used.
+    Endpoint,
+    /// A Service, one of its frontends, or an EndpointSlice that is not used.
+    Object,
+}
+
+macro_rules! reasons {
+    ($($name:ident = $number:literal, $about:ident, $sentence:literal;)+) => {
+        /// A reason, by its number. Numbers below [`crate::maps::COUNTERS_SIZE`] are slots of COUNTERS.
+        #[repr(u32)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Verdict {
+            $(#[doc = $sentence] $name = $number,)+
+        }
+
+        impl Verdict {
+            /// Every reason, in the order of the table.
+            pub const ALL: &'static [Verdict] = &[$(Verdict::$name),+];
+
+            /// The name that users see: `reason` in JSON, the metric label, the column of a table.
+            pub const fn name(self) -> &'static str {
+                match self { $(Verdict::$name => stringify!($name),)+ }
+            }
+
+            /// One sentence for people.
+            pub const fn describe(self) -> &'static str {
+                match self { $(Verdict::$name => $sentence,)+ }
+            }
+
+            /// What the reason speaks of.
+            pub const fn about(self) -> About {
+                match self { $(Verdict::$name => About::$about,)+ }
+            }
+        }
+    };
+}
+
+reasons! {
+    // Packets. The numbers are part of the schema.
+    FlowCreated = 0, PacketPassed, "a new flow was bound to a backend and the packet translated";
+    FlowContinued = 1, PacketPassed, "the packet was translated to the backend of its flow";
+    ReplyRestored = 2, PacketPassed, "the source of a reply was set back to the VIP";
+    MidflowPassed = 3, PacketPassed, "TCP to a VIP in the middle of a connection that readylb does not know, inside the migration window";
+    Unparsable = 4, PacketPassed, "the headers are malformed, truncated or deeper than supported";
+    FragmentPassed = 5, PacketPassed, "a later IP fragment, which carries no ports";
+    NoBackend = 6, PacketDropped, "the Service has no usable endpoint";
+    MidflowUnknown = 7, PacketDropped, "TCP to a VIP in the middle of a connection that readylb does not know, after the migration window";
+    FragmentUnsupported = 8, PacketDropped, "the first fragment of a packet to or from a VIP; its later fragments could not follow";
+    FlowTableFull = 9, PacketDropped, "no room for a new flow";
+    TupleInUse = 10, PacketDropped, "another flow from the same client address and port has each backend that was tried";
+    BackendSetUnsettled = 11, PacketDropped, "the set of backends changed again on every try";
+    RewriteFailed = 12, PacketDropped, "the kernel refused to rewrite the packet";
+    UnknownChecksum = 13, PacketDropped, "UDP over IPv6 without a checksum, which RFC 8200 forbids and a rewrite cannot make valid";
+
+    // Endpoints.
+    NotReady = 64, Endpoint, "the endpoint is not ready";
+    Terminating = 65, Endpoint, "the endpoint is terminating, and others are ready or it has stopped serving";
+    InvalidAddress = 66, Endpoint, "the address is not one that an endpoint can have";
+    WrongFamily = 67, Endpoint, "the address is not of the slice's address type";
+    PortNotInSlice = 68, Endpoint, "the slice has no port with the name and protocol of the Service port";
+    PortWithoutNumber = 69, Endpoint, "the slice's port of that name has no number";
+    DuplicateEndpoint = 70, Endpoint, "the same address and port is already in the set";
+
+    // Services, frontends and slices.
+    ExternalName = 96, Object, "an ExternalName Service is a DNS alias and has no address to serve";
+    Headless = 97, Object, "a headless Service has no cluster IP to serve";
+    NoClusterIP = 98, Object, "the Service has no cluster IP yet";
+    OtherProxy = 99, Object, "the label service.kubernetes.io/service-proxy-name gives the Service to another proxy";
+    UnsupportedProtocol = 100, Object, "the protocol is not one that Kubernetes has";
+    AddressTaken = 101, Object, "an older Service already has this address, port and protocol";
+    NotInThisBuild = 102, Object, "this build cannot yet treat such a frontend fully on the wire";
+    FqdnSlice = 103, Object, "a slice of FQDNs holds no addresses";
+    SliceWithoutService = 104, Object, "the slice has no kubernetes.io/service-name label";
+    UnknownAddressType = 105, Object, "the slice's address type is unknown";
+}
+
+impl core::fmt::Display for Verdict {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::maps::COUNTERS_SIZE;
+
+    #[test]
+    fn packet_reasons_and_only_they_have_a_counter() {
+        for verdict in Verdict::ALL {
+            let is_packet = matches!(verdict.about(), About::PacketPassed | About::PacketDropped);
+            assert_eq!((*verdict as usize) < COUNTERS_SIZE, is_packet, "{verdict}");
+        }
+    }
+
+    #[test]
+    fn no_two_reasons_share_a_number_or_a_name() {
+        for (i, a) in Verdict::ALL.iter().enumerate() {
+            for b in &Verdict::ALL[i + 1..] {
+                assert_ne!(*a as u32, *b as u32);
+                assert_ne!(a.name(), b.name());
+            }
+        }
+    }
+}

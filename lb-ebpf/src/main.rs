@@ -1,0 +1,3 @@
+//! The entry points.
+#![no_std]
+#![no_main]

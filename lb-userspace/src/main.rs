@@ -1,0 +1,2 @@
+//! The readylb command.
+fn main() {}

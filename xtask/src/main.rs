@@ -1,0 +1,2 @@
+//! Everything that is done to this repository.
+fn main() {}
