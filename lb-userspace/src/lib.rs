@@ -1,1 +1,12 @@
-//! The agent.
+//! The readylb agent, in the order in which a change flows through it.
+//!
+//! ```text
+//!   source ──events──► model::store ──► endpoints ──► desired ──► plan ──ops──► maps ──► BPF maps
+//!   kube watch,        the objects      who is        frontends   a pure        one narrow trait
+//!   manifest files     as they are      usable,       and their   diff
+//!                                       and why       backends
+//! ```
+
+pub mod maps;
+pub mod model;
+pub mod source;

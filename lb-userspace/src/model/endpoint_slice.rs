@@ -1,0 +1,76 @@
+//! The EndpointSlice, as a proxy reads it.
+
+use std::net::IpAddr;
+
+use super::{InvalidAddress, Kind, ObjectKey, Protocol};
+
+/// A `discovery.k8s.io/v1` EndpointSlice, reduced to what a proxy obeys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndpointSlice {
+    /// What the object really is: an EndpointSlice, or Endpoints read as one.
+    pub kind: Kind,
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// Name of the Service in the same namespace: the label `kubernetes.io/service-name`, never empty.
+    pub service: Option<Box<str>>,
+    /// `addressType`.
+    pub address_type: AddressType,
+    /// `ports`.
+    pub ports: Vec<SlicePort>,
+    /// `endpoints`.
+    pub endpoints: Vec<Endpoint>,
+    /// What the object says that is not understood or not obeyed; one sentence each.
+    pub warnings: Vec<String>,
+}
+
+/// `addressType` of a slice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AddressType {
+    /// IPv4 addresses only.
+    Ipv4,
+    /// IPv6 addresses only.
+    Ipv6,
+    /// Host names, which no proxy resolves.
+    Fqdn,
+    /// A value of a newer API.
+    Unknown(Box<str>),
+}
+
+/// One of a slice's `ports`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlicePort {
+    /// `name`; empty where it is absent.
+    pub name: Box<str>,
+    /// `protocol`; the text itself where Kubernetes has no such protocol.
+    pub protocol: Result<Protocol, Box<str>>,
+    /// `port`; absent means all ports, which a proxy cannot use.
+    pub port: Option<u16>,
+}
+
+/// One of a slice's `endpoints`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// `addresses`, which the API defines as fungible: the first one is used. Text that is no address is kept, for
+    /// the report of what is left out.
+    pub addresses: Vec<Result<IpAddr, InvalidAddress>>,
+    /// `conditions`.
+    pub conditions: Conditions,
+    /// `nodeName`.
+    pub node: Option<Box<str>>,
+    /// `zone`.
+    pub zone: Option<Box<str>>,
+    /// `targetRef` as `namespace/name`, if it is a Pod.
+    pub target: Option<Box<str>>,
+}
+
+/// `conditions` of an endpoint, with the API's defaults filled in: an unknown `ready` is ready, an unknown `serving` is
+/// serving, an unknown `terminating` is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Conditions {
+    /// Takes new connections.
+    pub ready: bool,
+    /// Answers, whether terminating or not.
+    pub serving: bool,
+    /// Is being deleted.
+    pub terminating: bool,
+}

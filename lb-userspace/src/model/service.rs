@@ -1,0 +1,79 @@
+//! The Service, as a proxy reads it.
+
+use serde::Serialize;
+
+use super::{ObjectKey, Protocol};
+
+/// A `v1` Service, reduced to what a proxy obeys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Service {
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// `metadata.creationTimestamp`, seconds since the epoch; absent in manifests.
+    pub created: Option<i64>,
+    /// Value of the label `service.kubernetes.io/service-proxy-name`.
+    pub proxy_name: Option<Box<str>>,
+    /// `spec.type`.
+    pub service_type: ServiceType,
+    /// `spec.clusterIPs`, else `spec.clusterIP` alone, as text: `None` and the empty text included.
+    pub cluster_ips: Vec<Box<str>>,
+    /// `spec.externalIPs`, as text.
+    pub external_ips: Vec<Box<str>>,
+    /// `status.loadBalancer.ingress[].ip` of those with `ipMode` VIP or none, as text.
+    pub load_balancer_ips: Vec<Box<str>>,
+    /// `spec.ports`.
+    pub ports: Vec<ServicePort>,
+    /// `spec.sessionAffinity`.
+    pub affinity: SessionAffinity,
+    /// `spec.internalTrafficPolicy`.
+    pub internal_policy: Policy,
+    /// What the object says that is not understood or not obeyed; one sentence each.
+    pub warnings: Vec<String>,
+}
+
+/// `spec.type` of a Service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServiceType {
+    /// Reached by its cluster IPs only; also where the field is absent.
+    ClusterIP,
+    /// On a port of every node as well.
+    NodePort,
+    /// Behind a load balancer of the platform as well.
+    LoadBalancer,
+    /// A DNS alias; its addresses and ports mean nothing.
+    ExternalName,
+}
+
+/// One of `spec.ports`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServicePort {
+    /// `name`; empty where it is absent. Matched with the slice's port name exactly.
+    pub name: Box<str>,
+    /// `protocol`; the text itself where Kubernetes has no such protocol.
+    pub protocol: Result<Protocol, Box<str>>,
+    /// `port`, 1–65535.
+    pub port: u16,
+    /// `nodePort`.
+    pub node_port: Option<u16>,
+}
+
+/// `spec.sessionAffinity` with its configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionAffinity {
+    /// Each connection is on its own; also where the field is absent.
+    None,
+    /// Connections of one client address go to one backend.
+    ClientIP {
+        /// `sessionAffinityConfig.clientIP.timeoutSeconds`, 1–86400, default 10800.
+        timeout_seconds: u32,
+    },
+}
+
+/// A traffic policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Policy {
+    /// Every endpoint of the cluster; also where the field is absent.
+    Cluster,
+    /// Endpoints of this node only.
+    Local,
+}
