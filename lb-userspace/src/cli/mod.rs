@@ -1,0 +1,94 @@
+//! The command line: one verb, one file.
+//!
+//! Exit codes: 0 ok, 1 failed, 2 bad arguments or bad input. Errors go to standard error, one sentence each.
+
+mod cleanup;
+mod get;
+mod render;
+mod run;
+mod status;
+mod table;
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// An eBPF service load balancer for Kubernetes nodes: new connections go only to endpoints that are ready now.
+#[derive(Debug, Parser)]
+#[command(name = "readylb", version, disable_help_subcommand = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Run the agent: watch Services and endpoints, and program the datapath
+    Run(Box<run::RunArgs>),
+    /// Print the desired state for some manifests; needs no root and no kernel
+    Render(render::RenderArgs),
+    /// Show the running agent, and what the maps really hold
+    Status(status::StatusArgs),
+    /// List what the running agent serves, as the maps hold it
+    Get(get::GetArgs),
+    /// Detach and remove every trace of readylb
+    Cleanup(cleanup::CleanupArgs),
+}
+
+/// How data is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// For people
+    #[default]
+    Table,
+    /// For programs
+    Json,
+}
+
+/// Where the running agent and its maps are.
+#[derive(Clone, Debug, Args)]
+struct Location {
+    /// Folder of the pinned maps and links; the schema version is a folder in it
+    #[arg(long, value_name = "PATH", default_value = crate::datapath::DEFAULT_BPF_ROOT)]
+    bpf_root: PathBuf,
+    /// Socket on which the agent answers questions
+    #[arg(long, value_name = "PATH", default_value = crate::admin::DEFAULT_SOCKET)]
+    admin_socket: PathBuf,
+}
+
+/// Why a verb did not do what it was asked to.
+#[derive(Debug)]
+enum Failure {
+    /// It failed. Exit code 1.
+    Failed(anyhow::Error),
+    /// The input cannot be used. Exit code 2.
+    BadInput(anyhow::Error),
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// Runs one verb and tells the exit code.
+pub fn main() -> ExitCode {
+    let outcome = match Cli::parse().verb {
+        Verb::Run(args) => run::run(*args),
+        Verb::Render(args) => render::run(args),
+        Verb::Status(args) => status::run(args),
+        Verb::Get(args) => get::run(args),
+        Verb::Cleanup(args) => cleanup::run(args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Failed(error)) => report(&error, 1),
+        Err(Failure::BadInput(error)) => report(&error, 2),
+    }
+}
+
+fn report(error: &anyhow::Error, code: u8) -> ExitCode {
+    // `{:#}` is the chain of causes on one line.
+    eprintln!("readylb: {error:#}");
+    ExitCode::from(code)
+}
