@@ -1,5 +1,8 @@
 //! Where objects come from. Every source speaks in the same events.
 
+mod convert;
+mod document;
+
 use std::fmt;
 
 use crate::model::{Object, ObjectRef, Warning};

@@ -1,0 +1,354 @@
+//! Where Kubernetes' types meet the model, and the only place that names them.
+//!
+//! The model keeps what a proxy obeys. What an object says in a way that is not understood becomes one of its warnings:
+//! a newer API server may send values that this build does not know, and one bad field must not cost the whole object.
+
+use k8s_openapi::{
+    Metadata,
+    api::core::v1::{self as core, EndpointAddress, LoadBalancerIngress, ObjectReference},
+    api::discovery::v1 as discovery,
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+
+use crate::model::{
+    AddressType, Conditions, Endpoint, EndpointSlice, Kind, Object, ObjectKey, ObjectRef, Policy, Protocol,
+    Service, ServicePort, ServiceType, SessionAffinity, SlicePort, parse_address,
+};
+
+/// The types of the API, for those who read them from somewhere.
+pub(super) mod api {
+    pub(crate) use k8s_openapi::api::{
+        core::v1::{Endpoints, Service},
+        discovery::v1::EndpointSlice,
+    };
+}
+
+/// Namespace of an object that names none, as `kubectl` has it.
+pub(super) const DEFAULT_NAMESPACE: &str = "default";
+
+/// Label of an EndpointSlice: the Service that it belongs to.
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
+/// Label of a Service: the proxy that serves it, where it is not the default one.
+const SERVICE_PROXY_NAME: &str = "service.kubernetes.io/service-proxy-name";
+/// Annotation of Endpoints: `truncated` where the Service has more than the 1,000 addresses that fit.
+const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
+
+/// Default of `sessionAffinityConfig.clientIP.timeoutSeconds`.
+const DEFAULT_AFFINITY_SECONDS: u32 = 10_800;
+/// The largest value that the API takes for it.
+const MAX_AFFINITY_SECONDS: u32 = 86_400;
+
+/// An object of the API that the model has an equal of.
+pub(super) trait FromApi: Metadata<Ty = ObjectMeta> {
+    /// Its kind in the model.
+    const MODEL_KIND: Kind;
+
+    /// What the object is in the model. One Endpoints object can be several slices.
+    fn into_model(self) -> Vec<Object>;
+
+    /// What identifies the object. Needs the metadata only: the object of a DELETED event may hold nothing else.
+    fn reference(&self) -> ObjectRef {
+        ObjectRef { kind: Self::MODEL_KIND, key: key(self.metadata()) }
+    }
+}
+
+impl FromApi for core::Service {
+    const MODEL_KIND: Kind = Kind::Service;
+
+    fn into_model(self) -> Vec<Object> {
+        vec![Object::Service(service(self))]
+    }
+}
+
+impl FromApi for discovery::EndpointSlice {
+    const MODEL_KIND: Kind = Kind::EndpointSlice;
+
+    fn into_model(self) -> Vec<Object> {
+        vec![Object::EndpointSlice(endpoint_slice(self))]
+    }
+}
+
+impl FromApi for core::Endpoints {
+    const MODEL_KIND: Kind = Kind::Endpoints;
+
+    fn into_model(self) -> Vec<Object> {
+        endpoints(self).into_iter().map(Object::EndpointSlice).collect()
+    }
+}
+
+fn service(api: core::Service) -> Service {
+    let mut warnings = Warnings::default();
+    let key = key(&api.metadata);
+    let spec = api.spec.unwrap_or_default();
+    let service_type = warnings.choose(
+        "spec.type",
+        spec.type_.as_deref(),
+        &[
+            ("ClusterIP", ServiceType::ClusterIP),
+            ("NodePort", ServiceType::NodePort),
+            ("LoadBalancer", ServiceType::LoadBalancer),
+            ("ExternalName", ServiceType::ExternalName),
+        ],
+    );
+    let internal_policy = warnings.choose(
+        "spec.internalTrafficPolicy",
+        spec.internal_traffic_policy.as_deref(),
+        &[("Cluster", Policy::Cluster), ("Local", Policy::Local)],
+    );
+    let affinity_config = spec.session_affinity_config.and_then(|config| config.client_ip);
+    let affinity = session_affinity(
+        spec.session_affinity.as_deref(),
+        affinity_config.and_then(|config| config.timeout_seconds),
+        &mut warnings,
+    );
+    let ports = numbered(spec.ports).filter_map(|(i, port)| service_port(i, port, &mut warnings)).collect();
+    let ingress = api.status.and_then(|status| status.load_balancer).and_then(|balancer| balancer.ingress);
+    let load_balancer_ips =
+        numbered(ingress).filter_map(|(i, ingress)| load_balancer_ip(i, ingress, &mut warnings)).collect();
+    let cluster_ips = spec.cluster_ips.filter(|ips| !ips.is_empty());
+    Service {
+        key,
+        created: api.metadata.creation_timestamp.map(|time| time.0.as_second()),
+        proxy_name: api
+            .metadata
+            .labels
+            .and_then(|mut labels| labels.remove(SERVICE_PROXY_NAME))
+            .map(Into::into),
+        service_type,
+        cluster_ips: boxed(cluster_ips.or_else(|| Some(vec![spec.cluster_ip?]))),
+        external_ips: boxed(spec.external_ips),
+        load_balancer_ips,
+        ports,
+        affinity,
+        internal_policy,
+        warnings: warnings.0,
+    }
+}
+
+fn service_port(index: usize, api: core::ServicePort, warnings: &mut Warnings) -> Option<ServicePort> {
+    let Some(port) = port_number(api.port) else {
+        warnings.bad_port("spec.ports", index, "port", api.port, "this port of the Service is left out");
+        return None;
+    };
+    // Zero is how the API's own encoding spells an absent number.
+    let node_port = api.node_port.filter(|&number| number != 0).and_then(|number| {
+        let node_port = port_number(number);
+        if node_port.is_none() {
+            warnings.bad_port("spec.ports", index, "nodePort", number, "it is left out");
+        }
+        node_port
+    });
+    Some(ServicePort {
+        name: api.name.unwrap_or_default().into(),
+        protocol: protocol(api.protocol),
+        port,
+        node_port,
+    })
+}
+
+fn session_affinity(name: Option<&str>, seconds: Option<i32>, warnings: &mut Warnings) -> SessionAffinity {
+    let known = [("None", false), ("ClientIP", true)];
+    if !warnings.choose("spec.sessionAffinity", name, &known) {
+        return SessionAffinity::None;
+    }
+    let timeout_seconds = match seconds.map(u32::try_from) {
+        None => DEFAULT_AFFINITY_SECONDS,
+        Some(Ok(seconds @ 1..=MAX_AFFINITY_SECONDS)) => seconds,
+        Some(Ok(_) | Err(_)) => {
+            warnings.0.push(format!(
+                "spec.sessionAffinityConfig.clientIP.timeoutSeconds is not within 1 and {MAX_AFFINITY_SECONDS}, and \
+                 is treated as {DEFAULT_AFFINITY_SECONDS}"
+            ));
+            DEFAULT_AFFINITY_SECONDS
+        }
+    };
+    SessionAffinity::ClientIP { timeout_seconds }
+}
+
+/// The address, unless traffic to it has to reach the load balancer itself (`ipMode: Proxy`).
+fn load_balancer_ip(index: usize, api: LoadBalancerIngress, warnings: &mut Warnings) -> Option<Box<str>> {
+    let field = format!("status.loadBalancer.ingress[{index}].ipMode");
+    let ours = warnings.choose(&field, api.ip_mode.as_deref(), &[("VIP", true), ("Proxy", false)]);
+    api.ip.filter(|ip| ours && !ip.is_empty()).map(Into::into)
+}
+
+fn endpoint_slice(api: discovery::EndpointSlice) -> EndpointSlice {
+    let mut warnings = Warnings::default();
+    let key = key(&api.metadata);
+    let service = api.metadata.labels.and_then(|mut labels| labels.remove(SERVICE_NAME));
+    EndpointSlice {
+        kind: Kind::EndpointSlice,
+        service: service.filter(|name| !name.is_empty()).map(Into::into),
+        address_type: match api.address_type.as_str() {
+            "IPv4" => AddressType::Ipv4,
+            "IPv6" => AddressType::Ipv6,
+            "FQDN" => AddressType::Fqdn,
+            other => AddressType::Unknown(other.into()),
+        },
+        ports: numbered(api.ports)
+            .filter_map(|(i, port)| {
+                slice_port("ports", i, port.name, port.protocol, port.port, &mut warnings)
+            })
+            .collect(),
+        endpoints: api.endpoints.into_iter().flatten().map(|api| endpoint(api, &key.namespace)).collect(),
+        key,
+        warnings: warnings.0,
+    }
+}
+
+fn endpoint(api: discovery::Endpoint, namespace: &str) -> Endpoint {
+    let conditions = api.conditions.unwrap_or_default();
+    Endpoint {
+        addresses: api.addresses.iter().map(|text| parse_address(text)).collect(),
+        conditions: Conditions {
+            ready: conditions.ready.unwrap_or(true),
+            serving: conditions.serving.unwrap_or(true),
+            terminating: conditions.terminating.unwrap_or(false),
+        },
+        node: api.node_name.map(Into::into),
+        zone: api.zone.map(Into::into),
+        target: pod(api.target_ref, namespace),
+    }
+}
+
+/// The slices that mirror an Endpoints object: one a subset, since ports differ between subsets, and one an address
+/// family. The first one is named as the object; those after it get a number behind a slash, which no name in the API
+/// contains.
+fn endpoints(api: core::Endpoints) -> Vec<EndpointSlice> {
+    let mut warnings = Warnings::default();
+    let key = key(&api.metadata);
+    let annotations = api.metadata.annotations.unwrap_or_default();
+    if annotations.get(OVER_CAPACITY).is_some_and(|state| state == "truncated") {
+        warnings.0.push("the object holds only the first 1,000 addresses of its Service".into());
+    }
+    let mut slices = Vec::new();
+    for (index, subset) in numbered(api.subsets) {
+        let ports = numbered(subset.ports).filter_map(|(i, port)| {
+            let list = format!("subsets[{index}].ports");
+            slice_port(&list, i, port.name, port.protocol, Some(port.port), &mut warnings)
+        });
+        let ports: Vec<_> = ports.collect();
+        for (address_type, endpoints) in
+            families(subset.addresses, subset.not_ready_addresses, &key.namespace)
+        {
+            let name = match slices.len() {
+                0 => key.name.clone(),
+                more => format!("{}/{}", key.name, more + 1).into(),
+            };
+            slices.push(EndpointSlice {
+                kind: Kind::Endpoints,
+                key: ObjectKey { namespace: key.namespace.clone(), name },
+                service: Some((*key.name).into()),
+                address_type,
+                ports: ports.clone(),
+                endpoints,
+                warnings: Vec::new(),
+            });
+        }
+    }
+    if let Some(first) = slices.first_mut() {
+        first.warnings = warnings.0;
+    }
+    slices
+}
+
+/// The addresses of a subset by family, a family without any left out. Text that is no address goes by its looks.
+fn families(
+    ready: Option<Vec<EndpointAddress>>,
+    not_ready: Option<Vec<EndpointAddress>>,
+    namespace: &str,
+) -> impl Iterator<Item = (AddressType, Vec<Endpoint>)> {
+    let (mut v4, mut v6) = (Vec::new(), Vec::new());
+    for (list, ready) in [(ready, true), (not_ready, false)] {
+        for address in list.into_iter().flatten() {
+            let family = if address.ip.contains(':') { &mut v6 } else { &mut v4 };
+            family.push(endpoint_address(address, ready, namespace));
+        }
+    }
+    [(AddressType::Ipv4, v4), (AddressType::Ipv6, v6)].into_iter().filter(|(_, list)| !list.is_empty())
+}
+
+fn endpoint_address(api: EndpointAddress, ready: bool, namespace: &str) -> Endpoint {
+    Endpoint {
+        addresses: vec![parse_address(&api.ip)],
+        conditions: Conditions { ready, serving: ready, terminating: false },
+        node: api.node_name.map(Into::into),
+        zone: None,
+        target: pod(api.target_ref, namespace),
+    }
+}
+
+fn slice_port(
+    list: &str,
+    index: usize,
+    name: Option<String>,
+    text: Option<String>,
+    number: Option<i32>,
+    warnings: &mut Warnings,
+) -> Option<SlicePort> {
+    let port = number.map(port_number);
+    if let (Some(number), Some(None)) = (number, port) {
+        warnings.bad_port(list, index, "port", number, "this port is left out");
+        return None;
+    }
+    Some(SlicePort { name: name.unwrap_or_default().into(), protocol: protocol(text), port: port.flatten() })
+}
+
+fn key(metadata: &ObjectMeta) -> ObjectKey {
+    let namespace = metadata.namespace.as_deref().filter(|namespace| !namespace.is_empty());
+    ObjectKey::new(namespace.unwrap_or(DEFAULT_NAMESPACE), metadata.name.as_deref().unwrap_or_default())
+}
+
+fn pod(api: Option<ObjectReference>, namespace: &str) -> Option<Box<str>> {
+    let api = api.filter(|target| target.kind.as_deref() == Some("Pod"))?;
+    let namespace = api.namespace.as_deref().unwrap_or(namespace);
+    Some(format!("{namespace}/{}", api.name?).into())
+}
+
+fn protocol(text: Option<String>) -> Result<Protocol, Box<str>> {
+    match text {
+        None => Ok(Protocol::Tcp),
+        Some(text) if text.is_empty() => Ok(Protocol::Tcp),
+        Some(text) => text.parse().map_err(|()| text.into()),
+    }
+}
+
+fn port_number(number: i32) -> Option<u16> {
+    u16::try_from(number).ok().filter(|&port| port != 0)
+}
+
+fn numbered<T>(list: Option<Vec<T>>) -> impl Iterator<Item = (usize, T)> {
+    list.unwrap_or_default().into_iter().enumerate()
+}
+
+fn boxed(list: Option<Vec<String>>) -> Vec<Box<str>> {
+    list.unwrap_or_default().into_iter().map(Into::into).collect()
+}
+
+/// One sentence for each thing in an object that is not understood.
+#[derive(Default)]
+struct Warnings(Vec<String>);
+
+impl Warnings {
+    /// The value that an enumeration's text stands for. The first one is the default, for absent and for unknown text.
+    fn choose<T: Copy>(&mut self, field: &str, text: Option<&str>, values: &[(&str, T)]) -> T {
+        let (default_text, default) = values[0];
+        let Some(text) = text.filter(|text| !text.is_empty()) else { return default };
+        match values.iter().find(|(known, _)| *known == text) {
+            Some((_, value)) => *value,
+            None => {
+                self.0.push(format!("{field} {text:?} is not known and is treated as {default_text}"));
+                default
+            }
+        }
+    }
+
+    fn bad_port(&mut self, list: &str, index: usize, field: &str, number: i32, outcome: &str) {
+        self.0.push(format!(
+            "{list}[{index}].{field} {number} is not a port number (1 to 65535), and {outcome}"
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests;
