@@ -1,1 +1,3 @@
 //! What the tests are made of.
+
+pub mod apiserver;

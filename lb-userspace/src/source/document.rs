@@ -51,7 +51,7 @@ impl fmt::Display for Origin {
 /// A document that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{origin}{}: {cause}", object.as_ref().map(|object| format!(", {object}")).unwrap_or_default())]
-pub(super) struct DocumentError {
+pub struct DocumentError {
     origin: Origin,
     /// Kind and name, as far as they can be read.
     object: Option<String>,

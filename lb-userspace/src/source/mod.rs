@@ -2,6 +2,8 @@
 
 mod convert;
 mod document;
+pub mod kube;
+pub mod manifest;
 
 use std::fmt;
 

@@ -165,7 +165,7 @@ fn a_broken_document_is_named_by_file_number_object_and_cause() {
         ),
         (
             format!("{SERVICE}kind: Pod\n"),
-            "web.yaml document 1: duplicate mapping key: kind at line 4, column 1",
+            "web.yaml document 1: duplicate mapping key `kind` is not allowed here at line 4, column 1",
         ),
         (
             "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Service}\n".into(),

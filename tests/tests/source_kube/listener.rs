@@ -1,0 +1,185 @@
+//! The cluster source beside a fake API server, and a listener that believes its events.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use lb_tests::apiserver::{ApiServer, Resource, Verb};
+use lb_userspace::{
+    model::{Object, ObjectRef},
+    source::{
+        Event, Feed, SourceEvent,
+        kube::{Cluster, ClusterOptions, Feeds, Timing, follow},
+    },
+};
+use serde_json::{Value, json};
+use tokio::{
+    sync::mpsc::{self, Receiver},
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+pub const DEADLINE: Duration = Duration::from_secs(30);
+pub const SERVICES: Feed = Feed(0);
+pub const SLICES: Feed = Feed(1);
+
+/// What one feed has said.
+#[derive(Debug, Default)]
+pub struct Heard {
+    pub objects: BTreeMap<ObjectRef, Object>,
+    /// What a list that is under way has brought so far: only complete is it a full replacement.
+    listing: Option<BTreeMap<ObjectRef, Object>>,
+    pub complete: usize,
+    pub failing: Option<String>,
+    /// Every sentence of failure, and `recovered`.
+    pub health: Vec<String>,
+    pub deletes: usize,
+}
+
+impl Heard {
+    fn believe(&mut self, event: Event) {
+        match event {
+            Event::ListStarted => self.listing = Some(BTreeMap::new()),
+            Event::ListComplete => {
+                self.objects = self.listing.take().expect("a list was started");
+                self.complete += 1;
+            }
+            Event::Apply(object) => {
+                self.listing.as_mut().unwrap_or(&mut self.objects).insert(object.reference(), object);
+            }
+            Event::Delete(object) => {
+                assert!(self.listing.is_none(), "deleted in a list");
+                self.objects.remove(&object);
+                self.deletes += 1;
+            }
+            Event::Warnings(warnings) => {
+                panic!("the cluster source has nothing of its own to warn of: {warnings:?}")
+            }
+            Event::Failing(sentence) => {
+                self.health.push(sentence.clone());
+                self.failing = Some(sentence);
+            }
+            Event::Recovered => {
+                assert!(self.failing.take().is_some(), "recovered from nothing");
+                self.health.push("recovered".into());
+            }
+        }
+    }
+
+    pub fn names(&self) -> Vec<String> {
+        self.objects.keys().map(|object| object.key.to_string()).collect()
+    }
+
+    /// Where the Service of a slice is, and its first address.
+    pub fn slice(&self, name: &str) -> Option<(Option<String>, String)> {
+        self.objects.values().find_map(|object| match object {
+            Object::EndpointSlice(slice) if slice.key.to_string() == name => {
+                let address = slice.endpoints[0].addresses[0].as_ref().expect("an address").to_string();
+                Some((slice.service.as_deref().map(str::to_owned), address))
+            }
+            _ => None,
+        })
+    }
+}
+
+pub struct Following {
+    pub events: Receiver<SourceEvent>,
+    pub stop: CancellationToken,
+    pub task: JoinHandle<()>,
+    pub services: Heard,
+    pub slices: Heard,
+}
+
+/// Pauses of a test: as the real ones, a hundred times shorter.
+pub fn quick() -> Timing {
+    let real = Timing::default();
+    let backoff =
+        real.backoff.with_min_delay(Duration::from_millis(10)).with_max_delay(Duration::from_millis(300));
+    Timing { backoff, shortest_watch: Duration::ZERO, ..real }
+}
+
+pub async fn cluster(master: &str) -> Cluster {
+    let options = ClusterOptions { kubeconfig: None, master: Some(master.to_owned()) };
+    Cluster::find(&options).await.expect("an address is enough")
+}
+
+impl Following {
+    pub async fn of(server: &ApiServer, timing: Timing) -> Self {
+        Self::at(cluster(&server.url()).await, timing)
+    }
+
+    pub fn at(cluster: Cluster, timing: Timing) -> Self {
+        let (sender, events) = mpsc::channel(16);
+        let stop = CancellationToken::new();
+        let stopped = stop.clone();
+        let feeds = Feeds { services: SERVICES, endpoint_slices: SLICES };
+        let task = tokio::spawn(async move {
+            follow(&cluster, feeds, sender, timing, stopped).await.expect("a client");
+        });
+        Self { events, stop, task, services: Heard::default(), slices: Heard::default() }
+    }
+
+    /// Listens until the condition holds.
+    pub async fn until(&mut self, what: &str, condition: impl Fn(&Self) -> bool) {
+        let waited = timeout(DEADLINE, async {
+            while !condition(self) {
+                let SourceEvent { feed, event } = self.events.recv().await.expect("the source goes on");
+                let heard = if feed == SERVICES { &mut self.services } else { &mut self.slices };
+                heard.believe(event);
+            }
+        });
+        if waited.await.is_err() {
+            panic!("not {what}\nservices {:#?}\nslices {:#?}", self.services, self.slices);
+        }
+    }
+
+    /// Listens until both lists were complete once.
+    pub async fn listed(&mut self) {
+        self.until("listed", |heard| heard.services.complete == 1 && heard.slices.complete == 1).await;
+    }
+
+    /// Until the server has had so many requests. What the source says meanwhile waits.
+    pub async fn requested(&self, server: &ApiServer, resource: Resource, verb: Verb, count: usize) {
+        let waited = timeout(DEADLINE, async {
+            while server.requests(resource.plural(), verb).len() < count {
+                sleep(Duration::from_millis(2)).await;
+            }
+        });
+        let requests = || server.requests(resource.plural(), verb);
+        assert!(waited.await.is_ok(), "no {count} requests to {verb:?}: {:?}", requests());
+    }
+
+    /// Until both resources are being watched: what changes now is told as a change.
+    pub async fn watching(&self, server: &ApiServer) {
+        self.requested(server, Resource::Services, Verb::Watch, 1).await;
+        self.requested(server, Resource::EndpointSlices, Verb::Watch, 1).await;
+    }
+}
+
+pub fn lists(server: &ApiServer, resource: Resource) -> usize {
+    server.requests(resource.plural(), Verb::List).len()
+}
+
+pub fn watches(server: &ApiServer, resource: Resource) -> usize {
+    server.requests(resource.plural(), Verb::Watch).len()
+}
+
+pub fn service(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"namespace": "default", "name": name},
+        "spec": {"clusterIP": "10.96.0.50", "ports": [{"name": "http", "port": 80}]},
+    })
+}
+
+/// A slice of one endpoint. `service` null is a slice without the label.
+pub fn slice(name: &str, service: impl Into<Value>, address: &str) -> Value {
+    let mut slice = json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+        "metadata": {"namespace": "default", "name": name, "managedFields": [{"manager": "test"}]},
+        "addressType": "IPv4", "ports": [{"name": "http", "port": 8080}], "endpoints": [{"addresses": [address]}],
+    });
+    let service = service.into();
+    if !service.is_null() {
+        slice["metadata"]["labels"] = json!({"kubernetes.io/service-name": service});
+    }
+    slice
+}
