@@ -1,5 +1,7 @@
 //! The fake API server answers as the real one did: each exchange that was recorded from Kubernetes 1.36 is a row.
 
+#![expect(clippy::expect_used, reason = "the helpers of a test fail by panicking, as it does")]
+
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Empty};

@@ -179,7 +179,7 @@ impl Watch {
             match cut {
                 Cut::Close => self.ready.push_back(Step::End),
                 Cut::ResetMidLine => {
-                    self.ready.push_back(Step::Reset(bookmark[..bookmark.len() / 2].to_owned()))
+                    self.ready.push_back(Step::Reset(bookmark[..bookmark.len() / 2].to_owned()));
                 }
                 Cut::GoneEvent => {
                     let gone = expired(&format!(

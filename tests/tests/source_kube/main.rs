@@ -1,5 +1,7 @@
 //! The cluster source against the fake API server, which fails in every way that it can.
 
+#![expect(clippy::expect_used, reason = "the helpers of a test fail by panicking, as it does")]
+
 mod listener;
 
 use std::{
@@ -402,8 +404,15 @@ async fn a_kubeconfig_leads_to_the_server_and_master_leads_elsewhere() {
     let error = Cluster::find(&ClusterOptions { master, ..options }).await.expect_err("no address");
     assert_eq!(error.to_string(), "--master 192.0.2.1:6443 is no http:// or https:// address");
 
-    let missing = folder.path().join("missing");
-    let options = ClusterOptions { kubeconfig: Some(missing.clone()), master: None };
-    let error = Cluster::find(&options).await.expect_err("no file").to_string();
-    assert!(error.starts_with(&format!("cannot use kubeconfig {}: ", missing.display())), "{error}");
+    let broken = folder.path().join("broken");
+    std::fs::write(&broken, "clusters: [").expect("written");
+    for (path, cause) in [
+        (broken, "unclosed bracket '[' at line 1, column 11"),
+        (folder.path().join("missing"), "No such file or directory (os error 2)"),
+    ] {
+        let options = ClusterOptions { kubeconfig: Some(path.clone()), master: None };
+        let error = Cluster::find(&options).await.expect_err("no kubeconfig").to_string();
+        assert!(error.starts_with(&format!("cannot use kubeconfig {}: ", path.display())), "{error}");
+        assert!(error.ends_with(cause), "{error}");
+    }
 }

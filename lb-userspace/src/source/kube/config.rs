@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use hyper::Uri;
-use kube::config::{Config, InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedCluster};
+use kube::config::{Config, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedCluster};
 
 /// What the command line says of the cluster.
 #[derive(Clone, Debug, Default)]
@@ -23,23 +23,23 @@ pub struct Cluster(pub(super) Config);
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
     /// The file that `--kubeconfig` names.
-    #[error("cannot use kubeconfig {}: {source}", path.display())]
+    #[error("cannot use kubeconfig {}: {cause}", path.display())]
     Kubeconfig {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
-        source: Box<KubeconfigError>,
+        cause: String,
     },
     /// Nothing says where the cluster is.
     #[error(
-        "there is no cluster to ask: {in_cluster}, and {kubeconfig}; give --kubeconfig PATH, or --manifests PATH to do \
-         without a cluster"
+        "there is no cluster to ask: this is no pod ({no_pod}), and there is no kubeconfig ({no_kubeconfig}); give \
+         --kubeconfig PATH, or --manifests PATH to do without a cluster"
     )]
     Nowhere {
         /// Why these are no pod's credentials.
-        in_cluster: Box<InClusterError>,
+        no_pod: String,
         /// Why there are none of `kubectl` either.
-        kubeconfig: Box<KubeconfigError>,
+        no_kubeconfig: String,
     },
     /// The address that `--master` gives.
     #[error("--master {text} is no http:// or https:// address")]
@@ -86,18 +86,25 @@ impl Cluster {
 
 async fn from_file(path: &Path) -> Result<Config, ClusterError> {
     let config = async { from_kubeconfig(Kubeconfig::read_from(path)?).await };
-    config
-        .await
-        .map_err(|source| ClusterError::Kubeconfig { path: path.to_owned(), source: Box::new(source) })
+    config.await.map_err(|error| ClusterError::Kubeconfig { path: path.to_owned(), cause: cause(&error) })
 }
 
 async fn from_surroundings() -> Result<Config, ClusterError> {
-    let in_cluster = match Config::incluster() {
+    let no_pod = match Config::incluster() {
         Ok(config) => return Ok(config),
-        Err(error) => Box::new(error),
+        Err(error) => error.to_string(),
     };
     let config = async { from_kubeconfig(Kubeconfig::read()?).await };
-    config.await.map_err(|error| ClusterError::Nowhere { in_cluster, kubeconfig: Box::new(error) })
+    config.await.map_err(|error| ClusterError::Nowhere { no_pod, no_kubeconfig: cause(&error) })
+}
+
+/// In one line: an error of the YAML parser shows the text around it.
+fn cause(error: &KubeconfigError) -> String {
+    match error {
+        KubeconfigError::Parse(error) => error.without_snippet().to_string(),
+        KubeconfigError::ReadConfig(error, path) => format!("cannot read {}: {error}", path.display()),
+        error => error.to_string(),
+    }
 }
 
 async fn from_kubeconfig(kubeconfig: Kubeconfig) -> Result<Config, KubeconfigError> {
