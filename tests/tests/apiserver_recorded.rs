@@ -129,7 +129,8 @@ async fn every_recorded_exchange_is_answered_alike() {
         // A watch without a timeout goes on: it was the recorder that left. The rest has to end.
         if !["watch", "watch-future"].contains(&name.as_str()) {
             let rest = timeout(DEADLINE, lines(answer.body_mut(), usize::MAX)).await;
-            assert_eq!(rest.unwrap_or_else(|_| panic!("{name}: does not end")), [json!(0); 0], "{name}");
+            let rest = rest.unwrap_or_else(|_| panic!("{name}: does not end"));
+            assert!(rest.is_empty(), "{name}: {rest:?}");
         }
     }
 }

@@ -65,6 +65,10 @@ impl Heard {
         }
     }
 
+    pub fn was_always_well(&self) {
+        assert!(self.health.is_empty(), "{:?}", self.health);
+    }
+
     pub fn names(&self) -> Vec<String> {
         self.objects.keys().map(|object| object.key.to_string()).collect()
     }

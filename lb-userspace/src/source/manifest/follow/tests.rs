@@ -259,6 +259,25 @@ async fn the_links_of_a_mounted_config_map_are_followed() {
 }
 
 #[tokio::test]
+async fn a_link_to_a_folder_may_be_moved_to_another_one() {
+    let above = folder();
+    let path = above.path().join("current");
+    let release = |release: &str, ip: &str| {
+        fs::create_dir(above.path().join(release)).expect("made");
+        fs::write(above.path().join(release).join("web.yaml"), service("web", ip)).expect("written");
+        symlink(release, above.path().join("next")).expect("linked");
+        fs::rename(above.path().join("next"), &path).expect("swapped");
+    };
+    release("1", "10.96.0.50");
+    let mut listener = Listener::follow(&path);
+    listener.until_serving(&[("web", "10.96.0.50")]).await;
+    release("2", "10.96.0.51");
+    listener.until_serving(&[("web", "10.96.0.51")]).await;
+    replace(&path.join("web.yaml"), &service("web", "10.96.0.52"));
+    listener.until_serving(&[("web", "10.96.0.52")]).await;
+}
+
+#[tokio::test]
 async fn a_single_file_may_be_replaced_deleted_and_made_again() {
     let folder = folder();
     let path = folder.path().join("services");
