@@ -31,7 +31,8 @@ pub enum Kind {
     Service,
     /// `discovery.k8s.io/v1` EndpointSlice.
     EndpointSlice,
-    /// `v1` Endpoints, handled as slices (one an address family).
+    /// `v1` Endpoints, handled as slices: one a subset and address family. The first has the name of the object, the
+    /// others `name/2`, `name/3` and so on.
     Endpoints,
 }
 

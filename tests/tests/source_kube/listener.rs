@@ -18,21 +18,21 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-pub const DEADLINE: Duration = Duration::from_secs(30);
-pub const SERVICES: Feed = Feed(0);
-pub const SLICES: Feed = Feed(1);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+pub(crate) const SERVICES: Feed = Feed(0);
+pub(crate) const SLICES: Feed = Feed(1);
 
 /// What one feed has said.
 #[derive(Debug, Default)]
-pub struct Heard {
-    pub objects: BTreeMap<ObjectRef, Object>,
+pub(crate) struct Heard {
+    pub(crate) objects: BTreeMap<ObjectRef, Object>,
     /// What a list that is under way has brought so far: only complete is it a full replacement.
     listing: Option<BTreeMap<ObjectRef, Object>>,
-    pub complete: usize,
-    pub failing: Option<String>,
+    pub(crate) complete: usize,
+    pub(crate) failing: Option<String>,
     /// Every sentence of failure, and `recovered`.
-    pub health: Vec<String>,
-    pub deletes: usize,
+    pub(crate) health: Vec<String>,
+    pub(crate) deletes: usize,
 }
 
 impl Heard {
@@ -65,16 +65,16 @@ impl Heard {
         }
     }
 
-    pub fn was_always_well(&self) {
+    pub(crate) fn was_always_well(&self) {
         assert!(self.health.is_empty(), "{:?}", self.health);
     }
 
-    pub fn names(&self) -> Vec<String> {
+    pub(crate) fn names(&self) -> Vec<String> {
         self.objects.keys().map(|object| object.key.to_string()).collect()
     }
 
     /// Where the Service of a slice is, and its first address.
-    pub fn slice(&self, name: &str) -> Option<(Option<String>, String)> {
+    pub(crate) fn slice(&self, name: &str) -> Option<(Option<String>, String)> {
         self.objects.values().find_map(|object| match object {
             Object::EndpointSlice(slice) if slice.key.to_string() == name => {
                 let address = slice.endpoints[0].addresses[0].as_ref().expect("an address").to_string();
@@ -85,33 +85,33 @@ impl Heard {
     }
 }
 
-pub struct Following {
-    pub events: Receiver<SourceEvent>,
-    pub stop: CancellationToken,
-    pub task: JoinHandle<()>,
-    pub services: Heard,
-    pub slices: Heard,
+pub(crate) struct Following {
+    pub(crate) events: Receiver<SourceEvent>,
+    pub(crate) stop: CancellationToken,
+    pub(crate) task: JoinHandle<()>,
+    pub(crate) services: Heard,
+    pub(crate) slices: Heard,
 }
 
 /// Pauses of a test: as the real ones, a hundred times shorter.
-pub fn quick() -> Timing {
+pub(crate) fn quick() -> Timing {
     let real = Timing::default();
     let backoff =
         real.backoff.with_min_delay(Duration::from_millis(10)).with_max_delay(Duration::from_millis(300));
     Timing { backoff, shortest_watch: Duration::ZERO, ..real }
 }
 
-pub async fn cluster(master: &str) -> Cluster {
+pub(crate) async fn cluster(master: &str) -> Cluster {
     let options = ClusterOptions { kubeconfig: None, master: Some(master.to_owned()) };
     Cluster::find(&options).await.expect("an address is enough")
 }
 
 impl Following {
-    pub async fn of(server: &ApiServer, timing: Timing) -> Self {
+    pub(crate) async fn of(server: &ApiServer, timing: Timing) -> Self {
         Self::at(cluster(&server.url()).await, timing)
     }
 
-    pub fn at(cluster: Cluster, timing: Timing) -> Self {
+    pub(crate) fn at(cluster: Cluster, timing: Timing) -> Self {
         let (sender, events) = mpsc::channel(16);
         let stop = CancellationToken::new();
         let stopped = stop.clone();
@@ -123,7 +123,7 @@ impl Following {
     }
 
     /// Listens until the condition holds.
-    pub async fn until(&mut self, what: &str, condition: impl Fn(&Self) -> bool) {
+    pub(crate) async fn until(&mut self, what: &str, condition: impl Fn(&Self) -> bool) {
         let waited = timeout(DEADLINE, async {
             while !condition(self) {
                 let SourceEvent { feed, event } = self.events.recv().await.expect("the source goes on");
@@ -137,12 +137,12 @@ impl Following {
     }
 
     /// Listens until both lists were complete once.
-    pub async fn listed(&mut self) {
+    pub(crate) async fn listed(&mut self) {
         self.until("listed", |heard| heard.services.complete == 1 && heard.slices.complete == 1).await;
     }
 
     /// Until the server has had so many requests. What the source says meanwhile waits.
-    pub async fn requested(&self, server: &ApiServer, resource: Resource, verb: Verb, count: usize) {
+    pub(crate) async fn requested(&self, server: &ApiServer, resource: Resource, verb: Verb, count: usize) {
         let waited = timeout(DEADLINE, async {
             while server.requests(resource.plural(), verb).len() < count {
                 sleep(Duration::from_millis(2)).await;
@@ -153,21 +153,21 @@ impl Following {
     }
 
     /// Until both resources are being watched: what changes now is told as a change.
-    pub async fn watching(&self, server: &ApiServer) {
+    pub(crate) async fn watching(&self, server: &ApiServer) {
         self.requested(server, Resource::Services, Verb::Watch, 1).await;
         self.requested(server, Resource::EndpointSlices, Verb::Watch, 1).await;
     }
 }
 
-pub fn lists(server: &ApiServer, resource: Resource) -> usize {
+pub(crate) fn lists(server: &ApiServer, resource: Resource) -> usize {
     server.requests(resource.plural(), Verb::List).len()
 }
 
-pub fn watches(server: &ApiServer, resource: Resource) -> usize {
+pub(crate) fn watches(server: &ApiServer, resource: Resource) -> usize {
     server.requests(resource.plural(), Verb::Watch).len()
 }
 
-pub fn service(name: &str) -> Value {
+pub(crate) fn service(name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Service", "metadata": {"namespace": "default", "name": name},
         "spec": {"clusterIP": "10.96.0.50", "ports": [{"name": "http", "port": 80}]},
@@ -175,7 +175,7 @@ pub fn service(name: &str) -> Value {
 }
 
 /// A slice of one endpoint. `service` null is a slice without the label.
-pub fn slice(name: &str, service: impl Into<Value>, address: &str) -> Value {
+pub(crate) fn slice(name: &str, service: impl Into<Value>, address: &str) -> Value {
     let mut slice = json!({
         "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
         "metadata": {"namespace": "default", "name": name, "managedFields": [{"manager": "test"}]},

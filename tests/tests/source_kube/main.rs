@@ -283,7 +283,6 @@ async fn e16_an_event_from_before_the_list_changes_nothing() {
     let current = server.apply(slice("web-1", "web", BACKEND_2));
     server.replay(SLICES, "ADDED", versioned(current, BACKEND_2));
     server.replay(SLICES, "MODIFIED", versioned(current - 1, BACKEND_1));
-    server.replay(SLICES, "DELETED", versioned(current - 1, BACKEND_1));
     server.apply(slice("marker", "web", BACKEND_3));
     following.until("all heard", |heard| heard.slices.objects.contains_key(&marker())).await;
     assert_eq!(following.slices.slice("default/web-1"), of_web(BACKEND_2));
@@ -312,6 +311,16 @@ async fn e17_a_deletion_needs_no_more_than_the_metadata() {
         .until("deleted", |heard| heard.services.objects.is_empty() && heard.slices.objects.is_empty())
         .await;
     assert_eq!((lists(&server, SERVICES), lists(&server, SLICES)), (1, 1));
+}
+
+#[tokio::test]
+async fn e17_a_deletion_may_carry_the_version_of_the_last_state() {
+    let (server, mut following) = web(quick()).await;
+    server.apply(slice("newer", "web", BACKEND_2));
+    let mut last_state = slice("web-1", "web", BACKEND_1);
+    last_state["metadata"]["resourceVersion"] = json!("2");
+    server.replay(SLICES, "DELETED", last_state);
+    following.until("deleted", |heard| heard.slices.names() == ["default/newer"]).await;
 }
 
 #[tokio::test]

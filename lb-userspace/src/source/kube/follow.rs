@@ -78,7 +78,8 @@ where
                 failed_at = answers.count();
                 speaker.failing(failure.sentence(K::URL_PATH_SEGMENT, address)).await?;
             }
-            let pause = backoff.next().unwrap_or_default();
+            // Pauses that have come to their end start over after this.
+            let pause = backoff.next().unwrap_or(timing.backoff_reset);
             sleep(pause.max(answers.retry_after())).await;
             if remedy != Remedy::Retry {
                 break;
@@ -125,11 +126,12 @@ impl<'a> Speaker<'a> {
                 self.recovered().await?;
                 self.apply(object).await
             }
-            watcher::Event::Delete(object) if self.is_news(&object) => {
+            watcher::Event::Apply(_) => Ok(()),
+            // Whatever its version: not every server raises it for a deletion, and a dead endpoint must not stay.
+            watcher::Event::Delete(object) => {
                 self.recovered().await?;
                 self.say(Event::Delete(object.reference())).await
             }
-            watcher::Event::Apply(_) | watcher::Event::Delete(_) => Ok(()),
         }
     }
 

@@ -72,7 +72,7 @@ impl Files {
         let present = self.list().map_err(|error| unreadable(&self.path.display(), &error))?;
         self.files.retain(|path, _| present.contains(path));
         for path in present {
-            if news.writing.contains(&path) {
+            if news.writing.contains_key(&path) {
                 continue;
             }
             let metadata = match fs::metadata(&path) {

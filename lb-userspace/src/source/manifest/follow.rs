@@ -77,8 +77,8 @@ async fn look_and_wait(
             // The first tick is at once.
             _ = rescan.tick() => {
                 inotify.reset();
-                // Whoever has kept a file open for so long is not saving it.
-                news.writing.clear();
+                // Whoever has kept a file open for so long without a further write is not saving it.
+                news.writing.retain(|_, last| last.elapsed() < timing.rescan);
             }
             () = inotify.changed(&mut news) => {
                 sleep(timing.settle).await;

@@ -1,7 +1,7 @@
 //! Which files may have changed, as the kernel tells.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     fs,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
@@ -11,15 +11,15 @@ use notify::{
     EventKind, RecommendedWatcher, RecursiveMode, Watcher,
     event::{AccessKind, AccessMode, CreateKind, ModifyKind, RenameMode},
 };
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::Instant};
 
 /// What is known of files since they were last looked at.
 #[derive(Debug, Default)]
 pub(super) struct News {
     /// To be read whatever they look like.
     pub(super) suspect: HashSet<PathBuf>,
-    /// Somebody has written to them and not closed them: what they hold is not whole.
-    pub(super) writing: HashSet<PathBuf>,
+    /// Somebody has written to them, last at this time, and not closed them: what they hold is not whole.
+    pub(super) writing: HashMap<PathBuf, Instant>,
 }
 
 /// The watches on the folders that decide what is at a path.
@@ -92,7 +92,7 @@ impl Inotify {
     fn note(&mut self, signal: Signal, news: &mut News) -> bool {
         match signal {
             Signal::Writing(path) => {
-                news.writing.insert(path);
+                news.writing.insert(path, Instant::now());
                 return false;
             }
             Signal::Settled(path) => {
