@@ -69,7 +69,8 @@ reasons! {
     WrongFamily = 67, Endpoint, "the address is not of the slice's address type";
     PortNotInSlice = 68, Endpoint, "the slice has no port with the name and protocol of the Service port";
     PortWithoutNumber = 69, Endpoint, "the slice's port of that name has no number";
-    DuplicateEndpoint = 70, Endpoint, "the same address and port is already in the set";
+    DuplicateEndpoint = 70, Endpoint, "the same address and port is listed already";
+    NotLocal = 71, Endpoint, "the endpoint is on another node, and the traffic policy is Local";
 
     // Services, frontends and slices.
     ExternalName = 96, Object, "an ExternalName Service is a DNS alias and has no address to serve";
@@ -77,11 +78,13 @@ reasons! {
     NoClusterIP = 98, Object, "the Service has no cluster IP yet";
     OtherProxy = 99, Object, "the label service.kubernetes.io/service-proxy-name gives the Service to another proxy";
     UnsupportedProtocol = 100, Object, "the protocol is not one that Kubernetes has";
-    AddressTaken = 101, Object, "an older Service already has this address, port and protocol";
+    AddressTaken = 101, Object, "another Service has this address, port and protocol by precedence: ClusterIP before other kinds, then the older one";
     NotInThisBuild = 102, Object, "this build cannot yet treat such a frontend fully on the wire";
     FqdnSlice = 103, Object, "a slice of FQDNs holds no addresses";
     SliceWithoutService = 104, Object, "the slice has no kubernetes.io/service-name label";
     UnknownAddressType = 105, Object, "the slice's address type is unknown";
+    InvalidVip = 106, Object, "the address is not one that a Service can have";
+    FamilyNotServed = 107, Object, "the Service has no address of the slice's address type";
 }
 
 impl core::fmt::Display for Verdict {
