@@ -7,6 +7,13 @@
 //!                                       and why       backends
 //! ```
 
-pub mod maps;
-pub mod model;
 pub mod source;
+
+pub mod model;
+
+pub mod endpoints;
+
+pub mod maps;
+
+#[cfg(test)]
+mod testing;

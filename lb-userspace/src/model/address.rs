@@ -2,6 +2,25 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+/// An IP address family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Family {
+    /// IPv4.
+    Ipv4,
+    /// IPv6.
+    Ipv6,
+}
+
+impl Family {
+    /// The family of an address.
+    pub const fn of(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(_) => Self::Ipv4,
+            IpAddr::V6(_) => Self::Ipv6,
+        }
+    }
+}
+
 /// Text that is not an IP address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not an IP address")]
@@ -25,6 +44,25 @@ pub fn parse_address(text: &str) -> Result<IpAddr, InvalidAddress> {
         parse_v4(text).map(IpAddr::V4)
     };
     parsed.ok_or_else(|| InvalidAddress { text: text.into() })
+}
+
+/// What makes an address unfit for a Service or an endpoint, if something does.
+///
+/// The API forbids most of these for endpoints; a frontend or a backend at one would capture or misdirect traffic that
+/// is none of a Service's.
+pub fn unfit(address: IpAddr) -> Option<&'static str> {
+    let link_local = match address {
+        IpAddr::V4(v4) => v4.is_link_local(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    };
+    let rows = [
+        (address.is_unspecified(), "the unspecified address"),
+        (address.is_loopback(), "a loopback address"),
+        (link_local, "a link-local address"),
+        (address.is_multicast(), "a multicast address"),
+        (address == IpAddr::V4(Ipv4Addr::BROADCAST), "the broadcast address"),
+    ];
+    rows.into_iter().find_map(|(is, what)| is.then_some(what))
 }
 
 fn parse_v4(text: &str) -> Option<Ipv4Addr> {

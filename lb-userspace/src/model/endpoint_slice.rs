@@ -1,8 +1,8 @@
 //! The EndpointSlice, as a proxy reads it.
 
-use std::net::IpAddr;
+use std::{fmt, net::IpAddr};
 
-use super::{InvalidAddress, Kind, ObjectKey, Protocol};
+use super::{Family, InvalidAddress, Kind, ObjectKey, ObjectRef, Protocol};
 
 /// A `discovery.k8s.io/v1` EndpointSlice, reduced to what a proxy obeys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +23,19 @@ pub struct EndpointSlice {
     pub warnings: Vec<String>,
 }
 
+impl EndpointSlice {
+    /// What identifies the object.
+    pub fn reference(&self) -> ObjectRef {
+        ObjectRef { kind: self.kind, key: self.key.clone() }
+    }
+
+    /// The Service that the slice belongs to: always one of its own namespace.
+    pub fn service_key(&self) -> Option<ObjectKey> {
+        let name = self.service.as_deref()?;
+        Some(ObjectKey { namespace: self.key.namespace.clone(), name: name.into() })
+    }
+}
+
 /// `addressType` of a slice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AddressType {
@@ -34,6 +47,29 @@ pub enum AddressType {
     Fqdn,
     /// A value of a newer API.
     Unknown(Box<str>),
+}
+
+impl AddressType {
+    /// The address family, if it is one of addresses.
+    pub const fn family(&self) -> Option<Family> {
+        match self {
+            Self::Ipv4 => Some(Family::Ipv4),
+            Self::Ipv6 => Some(Family::Ipv6),
+            Self::Fqdn | Self::Unknown(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for AddressType {
+    /// As in the API.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ipv4 => "IPv4",
+            Self::Ipv6 => "IPv6",
+            Self::Fqdn => "FQDN",
+            Self::Unknown(text) => text,
+        })
+    }
 }
 
 /// One of a slice's `ports`.

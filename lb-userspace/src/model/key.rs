@@ -16,6 +16,11 @@ impl ObjectKey {
     pub fn new(namespace: &str, name: &str) -> Self {
         Self { namespace: namespace.into(), name: name.into() }
     }
+
+    /// Whether a Service of this key leads to the API server itself.
+    pub fn is_api_server(&self) -> bool {
+        (&*self.namespace, &*self.name) == ("default", "kubernetes")
+    }
 }
 
 impl fmt::Display for ObjectKey {

@@ -3,10 +3,10 @@
 use std::{fmt, str::FromStr};
 
 use lb_common::service::proto;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// `protocol` of a Service or EndpointSlice port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Protocol {
     /// TCP, also where the field is absent.

@@ -1,8 +1,8 @@
 //! The Service, as a proxy reads it.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::{ObjectKey, Protocol};
+use super::{Kind, ObjectKey, ObjectRef, Protocol};
 
 /// A `v1` Service, reduced to what a proxy obeys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +29,13 @@ pub struct Service {
     pub internal_policy: Policy,
     /// What the object says that is not understood or not obeyed; one sentence each.
     pub warnings: Vec<String>,
+}
+
+impl Service {
+    /// What identifies the object.
+    pub fn reference(&self) -> ObjectRef {
+        ObjectRef { kind: Kind::Service, key: self.key.clone() }
+    }
 }
 
 /// `spec.type` of a Service.
@@ -70,7 +77,7 @@ pub enum SessionAffinity {
 }
 
 /// A traffic policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Policy {
     /// Every endpoint of the cluster; also where the field is absent.
     Cluster,

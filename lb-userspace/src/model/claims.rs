@@ -1,0 +1,73 @@
+//! Objects of one kind, with the feeds that say they exist.
+
+use std::{collections::HashMap, hash::Hash};
+
+use crate::source::Feed;
+
+/// Objects by identity. Several feeds may have the same object: what was said last holds, and when that feed no longer
+/// has it, the word of the one before holds again.
+#[derive(Debug)]
+pub(super) struct Claims<K, T> {
+    by_key: HashMap<K, Vec<Claim<T>>>,
+}
+
+/// What one feed says about an object.
+#[derive(Debug)]
+struct Claim<T> {
+    feed: Feed,
+    /// Number of the feed's list in which, or after which, it was last said.
+    list: u64,
+    object: T,
+}
+
+impl<K: Clone + Eq + Hash, T: PartialEq> Claims<K, T> {
+    pub(super) fn new() -> Self {
+        Self { by_key: HashMap::new() }
+    }
+
+    /// The object that holds.
+    pub(super) fn get(&self, key: &K) -> Option<&T> {
+        self.by_key.get(key)?.last().map(|claim| &claim.object)
+    }
+
+    /// Takes a feed's word, and tells whether the object that holds is now another.
+    ///
+    /// A feed that repeats itself says nothing new: it does not become the last to have spoken, so a relist changes no
+    /// winner.
+    pub(super) fn apply(&mut self, key: K, feed: Feed, list: u64, object: T) -> bool {
+        let claims = self.by_key.entry(key).or_insert_with(|| Vec::with_capacity(1));
+        let own = claims.iter().position(|claim| claim.feed == feed);
+        if let Some(same) = own.filter(|&at| claims[at].object == object) {
+            claims[same].list = list;
+            return false;
+        }
+        let changed = claims.last().is_none_or(|holds| holds.object != object);
+        if let Some(at) = own {
+            claims.remove(at);
+        }
+        claims.push(Claim { feed, list, object });
+        changed
+    }
+
+    /// Takes a feed's word back, and tells whether the object that holds is now another, or gone.
+    pub(super) fn withdraw(&mut self, key: &K, feed: Feed) -> bool {
+        let Some(claims) = self.by_key.get_mut(key) else { return false };
+        let Some(at) = claims.iter().position(|claim| claim.feed == feed) else { return false };
+        let was_last = at + 1 == claims.len();
+        let withdrawn = claims.remove(at);
+        let changed = was_last && claims.last().is_none_or(|holds| holds.object != withdrawn.object);
+        if claims.is_empty() {
+            self.by_key.remove(key);
+        }
+        changed
+    }
+
+    /// The objects that a feed has said before this list of its own, and not since.
+    pub(super) fn unsaid(&self, feed: Feed, list: u64) -> Vec<K> {
+        self.by_key
+            .iter()
+            .filter(|(_, claims)| claims.iter().any(|claim| claim.feed == feed && claim.list != list))
+            .map(|(key, _)| key.clone())
+            .collect()
+    }
+}

@@ -1,0 +1,210 @@
+//! The objects as they are now, and which Services the last changes touch.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::{EndpointSlice, Kind, Object, ObjectKey, ObjectRef, Service, Warning, claims::Claims};
+use crate::source::{Event, Feed, SourceEvent};
+
+/// Holds the objects of all feeds and consumes their events.
+///
+/// A list is a full replace by mark and sweep: what a list does not say is gone when it is complete, and until then the
+/// old objects serve. New objects take the place of the old ones one by one, so there are never two full copies.
+#[derive(Debug)]
+pub struct Store {
+    feeds: Vec<FeedState>,
+    services: Claims<ObjectKey, Service>,
+    slices: Claims<ObjectRef, EndpointSlice>,
+    slices_by_service: HashMap<ObjectKey, BTreeSet<ObjectRef>>,
+    slices_without_service: BTreeSet<ObjectRef>,
+    /// Objects that carry warnings.
+    warned: BTreeSet<ObjectRef>,
+    /// Services whose object or slices have changed since they were last taken.
+    dirty: BTreeSet<ObjectKey>,
+}
+
+/// What is known of a feed.
+#[derive(Clone, Debug, Default)]
+pub struct FeedState {
+    /// Number of lists begun.
+    list: u64,
+    /// It has completed a list.
+    pub synced: bool,
+    /// Why it cannot get at its objects now; one sentence.
+    pub failing: Option<String>,
+    /// What it has to say about its input as a whole.
+    pub warnings: Vec<Warning>,
+}
+
+impl Store {
+    /// An empty store for this number of feeds.
+    pub fn new(feeds: usize) -> Self {
+        Self {
+            feeds: vec![FeedState::default(); feeds],
+            services: Claims::new(),
+            slices: Claims::new(),
+            slices_by_service: HashMap::new(),
+            slices_without_service: BTreeSet::new(),
+            warned: BTreeSet::new(),
+            dirty: BTreeSet::new(),
+        }
+    }
+
+    /// Takes in what a source says.
+    ///
+    /// # Panics
+    /// If the feed's number is not below the number of feeds given to [`Store::new`].
+    pub fn handle(&mut self, SourceEvent { feed, event }: SourceEvent) {
+        let state = &mut self.feeds[feed.0];
+        match event {
+            Event::ListStarted => state.list += 1,
+            Event::ListComplete => {
+                state.synced = true;
+                let list = state.list;
+                self.sweep(feed, list);
+            }
+            Event::Apply(object) => {
+                let list = state.list;
+                self.apply(feed, list, object);
+            }
+            Event::Delete(reference) => self.withdraw(&reference, feed),
+            Event::Warnings(warnings) => state.warnings = warnings,
+            Event::Failing(sentence) => state.failing = Some(sentence),
+            Event::Recovered => state.failing = None,
+        }
+    }
+
+    /// The Services that changes have touched since the last call; some of them may not exist.
+    pub fn take_dirty(&mut self) -> BTreeSet<ObjectKey> {
+        std::mem::take(&mut self.dirty)
+    }
+
+    /// The Service, if there is one.
+    pub fn service(&self, key: &ObjectKey) -> Option<&Service> {
+        self.services.get(key)
+    }
+
+    /// The slices of a Service, ordered by kind and name. They may be there without it.
+    pub fn slices_of(&self, service: &ObjectKey) -> Vec<&EndpointSlice> {
+        let references = self.slices_by_service.get(service).into_iter().flatten();
+        references.filter_map(|reference| self.slices.get(reference)).collect()
+    }
+
+    /// The slices that belong to no Service, ordered by kind and name.
+    pub fn slices_without_service(&self) -> impl Iterator<Item = &EndpointSlice> {
+        self.slices_without_service.iter().filter_map(|reference| self.slices.get(reference))
+    }
+
+    /// The feeds, by number.
+    pub fn feeds(&self) -> &[FeedState] {
+        &self.feeds
+    }
+
+    /// Whether every feed has completed its first list.
+    pub fn is_complete(&self) -> bool {
+        self.feeds.iter().all(|feed| feed.synced)
+    }
+
+    /// What the feeds and the objects warn of, without repetition.
+    pub fn warnings(&self) -> BTreeSet<Warning> {
+        let of_feeds = self.feeds.iter().flat_map(|feed| feed.warnings.iter().cloned());
+        let of_objects = self.warned.iter().flat_map(|reference| {
+            self.warnings_of(reference).iter().map(move |message| Warning::new(reference, message))
+        });
+        of_feeds.chain(of_objects).collect()
+    }
+
+    /// Number of [`Store::warnings`], repetitions included.
+    pub fn warning_count(&self) -> usize {
+        let of_feeds: usize = self.feeds.iter().map(|feed| feed.warnings.len()).sum();
+        of_feeds + self.warned.iter().map(|reference| self.warnings_of(reference).len()).sum::<usize>()
+    }
+
+    fn apply(&mut self, feed: Feed, list: u64, object: Object) {
+        let reference = object.reference();
+        let before = self.service_of(&reference);
+        let changed = match object {
+            Object::Service(service) => self.services.apply(service.key.clone(), feed, list, service),
+            Object::EndpointSlice(slice) => self.slices.apply(reference.clone(), feed, list, slice),
+        };
+        if changed {
+            self.changed(&reference, before);
+        }
+    }
+
+    fn withdraw(&mut self, reference: &ObjectRef, feed: Feed) {
+        let before = self.service_of(reference);
+        let changed = match reference.kind {
+            Kind::Service => self.services.withdraw(&reference.key, feed),
+            Kind::EndpointSlice | Kind::Endpoints => self.slices.withdraw(reference, feed),
+        };
+        if changed {
+            self.changed(reference, before);
+        }
+    }
+
+    fn sweep(&mut self, feed: Feed, list: u64) {
+        let services = self.services.unsaid(feed, list);
+        let services = services.into_iter().map(|key| ObjectRef { kind: Kind::Service, key });
+        for reference in services.chain(self.slices.unsaid(feed, list)) {
+            self.withdraw(&reference, feed);
+        }
+    }
+
+    /// Follows a change of an object in the indexes; `before` is the Service that it belonged to.
+    fn changed(&mut self, reference: &ObjectRef, before: Option<ObjectKey>) {
+        let now = self.service_of(reference);
+        if reference.kind != Kind::Service {
+            self.unindex(reference, before.as_ref());
+            if self.slices.get(reference).is_some() {
+                self.index(reference, now.as_ref());
+            }
+        }
+        if self.warnings_of(reference).is_empty() {
+            self.warned.remove(reference);
+        } else {
+            self.warned.insert(reference.clone());
+        }
+        self.dirty.extend(before);
+        self.dirty.extend(now);
+    }
+
+    fn index(&mut self, slice: &ObjectRef, service: Option<&ObjectKey>) {
+        let slices = match service {
+            Some(service) => self.slices_by_service.entry(service.clone()).or_default(),
+            None => &mut self.slices_without_service,
+        };
+        slices.insert(slice.clone());
+    }
+
+    fn unindex(&mut self, slice: &ObjectRef, service: Option<&ObjectKey>) {
+        let Some(service) = service else {
+            self.slices_without_service.remove(slice);
+            return;
+        };
+        if let Some(slices) = self.slices_by_service.get_mut(service) {
+            slices.remove(slice);
+            if slices.is_empty() {
+                self.slices_by_service.remove(service);
+            }
+        }
+    }
+
+    /// The Service that an object is, or belongs to.
+    fn service_of(&self, reference: &ObjectRef) -> Option<ObjectKey> {
+        match reference.kind {
+            Kind::Service => Some(reference.key.clone()),
+            Kind::EndpointSlice | Kind::Endpoints => self.slices.get(reference)?.service_key(),
+        }
+    }
+
+    fn warnings_of(&self, reference: &ObjectRef) -> &[String] {
+        match reference.kind {
+            Kind::Service => self.services.get(&reference.key).map(|service| &*service.warnings),
+            Kind::EndpointSlice | Kind::Endpoints => self.slices.get(reference).map(|slice| &*slice.warnings),
+        }
+        .unwrap_or_default()
+    }
+}

@@ -1,0 +1,182 @@
+use super::*;
+use crate::testing::{BACKEND_1, BACKEND_2, apply, delete, key, on, service, slice, web, web_slice};
+
+const CLUSTER: usize = 0;
+const FILES: usize = 1;
+
+fn store() -> Store {
+    Store::new(2)
+}
+
+/// Takes in events, and tells which Services they touch.
+fn touched(store: &mut Store, events: impl IntoIterator<Item = SourceEvent>) -> Vec<String> {
+    events.into_iter().for_each(|event| store.handle(event));
+    store.take_dirty().iter().map(ToString::to_string).collect()
+}
+
+fn slices_of(store: &Store, service: &str) -> Vec<String> {
+    store.slices_of(&key(service)).iter().map(|slice| slice.key.to_string()).collect()
+}
+
+#[test]
+fn b06_a_slice_follows_its_service_label_and_both_services_are_touched() {
+    let mut store = store();
+    let orphan = |service| slice("default/orphan", service).ready(&[BACKEND_1]);
+
+    assert!(touched(&mut store, [apply(CLUSTER, orphan(""))]).is_empty());
+    assert_eq!(store.slices_without_service().count(), 1);
+
+    assert_eq!(touched(&mut store, [apply(CLUSTER, orphan("web"))]), ["default/web"]);
+    assert_eq!(slices_of(&store, "default/web"), ["default/orphan"]);
+    assert_eq!(store.slices_without_service().count(), 0);
+
+    assert_eq!(touched(&mut store, [apply(CLUSTER, orphan("other"))]), ["default/other", "default/web"]);
+    assert!(slices_of(&store, "default/web").is_empty());
+    assert_eq!(slices_of(&store, "default/other"), ["default/orphan"]);
+
+    assert_eq!(touched(&mut store, [apply(CLUSTER, orphan(""))]), ["default/other"]);
+    assert!(slices_of(&store, "default/other").is_empty());
+    assert_eq!(store.slices_without_service().count(), 1);
+
+    assert!(touched(&mut store, [delete(CLUSTER, orphan(""))]).is_empty());
+    assert_eq!(store.slices_without_service().count(), 0);
+}
+
+#[test]
+fn e07_a_slice_belongs_to_a_service_of_its_own_namespace() {
+    let mut store = store();
+    let in_a = apply(CLUSTER, slice("a/web-1", "web"));
+    let in_b = apply(CLUSTER, slice("b/web-1", "web"));
+    assert_eq!(touched(&mut store, [in_a, in_b]), ["a/web", "b/web"]);
+    assert_eq!(slices_of(&store, "a/web"), ["a/web-1"]);
+    assert_eq!(slices_of(&store, "b/web"), ["b/web-1"]);
+}
+
+#[test]
+fn e08_an_object_said_again_touches_nothing() {
+    let mut store = store();
+    let events = || [apply(CLUSTER, web()), apply(CLUSTER, web_slice(&[BACKEND_1]))];
+    assert_eq!(touched(&mut store, events()), ["default/web"]);
+    assert!(touched(&mut store, events()).is_empty());
+    let relist = [on(CLUSTER, Event::ListStarted)].into_iter().chain(events());
+    assert!(touched(&mut store, relist.chain([on(CLUSTER, Event::ListComplete)])).is_empty());
+}
+
+#[test]
+fn a_list_replaces_everything_when_it_is_complete_and_not_before() {
+    let mut store = store();
+    let other = || service("default/other", &["10.96.0.60"]);
+    touched(&mut store, [apply(CLUSTER, web()), apply(CLUSTER, other())]);
+
+    assert!(touched(&mut store, [on(CLUSTER, Event::ListStarted), apply(CLUSTER, web())]).is_empty());
+    assert!(store.service(&other().key).is_some());
+    assert_eq!(touched(&mut store, [on(CLUSTER, Event::ListComplete)]), ["default/other"]);
+    assert!(store.service(&other().key).is_none());
+    assert!(store.service(&web().key).is_some());
+}
+
+#[test]
+fn a_list_begun_again_forgets_what_the_first_attempt_said() {
+    let mut store = store();
+    touched(&mut store, [apply(CLUSTER, web())]);
+    let attempt = [on(CLUSTER, Event::ListStarted), apply(CLUSTER, web())];
+    let second = [on(CLUSTER, Event::ListStarted), on(CLUSTER, Event::ListComplete)];
+    assert_eq!(touched(&mut store, attempt.into_iter().chain(second)), ["default/web"]);
+    assert!(store.service(&web().key).is_none());
+}
+
+#[test]
+fn e16_the_state_of_a_relist_wins_over_what_was_said_before() {
+    let mut store = store();
+    touched(&mut store, [apply(CLUSTER, web_slice(&[BACKEND_2])), apply(CLUSTER, web_slice(&[BACKEND_2]))]);
+    let relist = [
+        on(CLUSTER, Event::ListStarted),
+        apply(CLUSTER, web_slice(&[BACKEND_1])),
+        on(CLUSTER, Event::ListComplete),
+    ];
+    assert_eq!(touched(&mut store, relist), ["default/web"]);
+    assert_eq!(store.slices_of(&web().key), [&web_slice(&[BACKEND_1])]);
+}
+
+#[test]
+fn e17_a_deletion_needs_the_identity_only() {
+    let mut store = store();
+    let said = web_slice(&[BACKEND_1]);
+    touched(&mut store, [apply(CLUSTER, web()), apply(CLUSTER, said.clone())]);
+    let bare = |reference: ObjectRef| on(CLUSTER, Event::Delete(reference));
+    assert_eq!(touched(&mut store, [bare(said.reference())]), ["default/web"]);
+    assert!(slices_of(&store, "default/web").is_empty());
+    assert_eq!(touched(&mut store, [bare(web().reference())]), ["default/web"]);
+    assert!(touched(&mut store, [bare(web().reference()), bare(said.reference())]).is_empty());
+}
+
+#[test]
+fn of_two_feeds_with_one_object_the_last_to_say_something_new_wins() {
+    let mut store = store();
+    let (of_cluster, of_files) = (web_slice(&[BACKEND_1]), web_slice(&[BACKEND_2]));
+    let holds = |store: &Store| store.slices_of(&web().key).first().map(|slice| (*slice).clone());
+
+    touched(&mut store, [apply(CLUSTER, of_cluster.clone()), apply(FILES, of_files.clone())]);
+    assert_eq!(holds(&store), Some(of_files.clone()));
+
+    // A repetition is no news.
+    assert!(touched(&mut store, [apply(CLUSTER, of_cluster.clone())]).is_empty());
+    assert_eq!(holds(&store), Some(of_files.clone()));
+
+    // What disappears from the other feed does not take it away.
+    let empty_list = [on(CLUSTER, Event::ListStarted), on(CLUSTER, Event::ListComplete)];
+    assert!(touched(&mut store, empty_list).is_empty());
+    assert_eq!(holds(&store), Some(of_files.clone()));
+
+    // Without the winner, the other one holds again.
+    touched(&mut store, [apply(CLUSTER, of_cluster.clone()), apply(FILES, of_files.clone())]);
+    assert_eq!(holds(&store), Some(of_cluster.clone()));
+    assert_eq!(touched(&mut store, [delete(CLUSTER, of_cluster)]), ["default/web"]);
+    assert_eq!(holds(&store), Some(of_files.clone()));
+    assert_eq!(touched(&mut store, [delete(FILES, of_files)]), ["default/web"]);
+    assert_eq!(holds(&store), None);
+}
+
+#[test]
+fn it_is_complete_when_every_feed_has_completed_a_list() {
+    let mut store = store();
+    for (event, complete) in [
+        (on(CLUSTER, Event::ListStarted), false),
+        (on(CLUSTER, Event::ListComplete), false),
+        (on(FILES, Event::Failing("files cannot be read".into())), false),
+        (on(FILES, Event::ListComplete), true),
+        (on(FILES, Event::ListStarted), true),
+    ] {
+        store.handle(event.clone());
+        assert_eq!(store.is_complete(), complete, "{event:?}");
+    }
+    assert_eq!(store.feeds()[FILES].failing.as_deref(), Some("files cannot be read"));
+    store.handle(on(FILES, Event::Recovered));
+    assert_eq!(store.feeds()[FILES].failing, None);
+}
+
+#[test]
+fn warnings_are_those_of_the_feeds_and_of_the_objects_that_are_there() {
+    let mut store = store();
+    let warned = Service { warnings: vec!["unknown value".into()], ..web() };
+    let of_feed = |text: &str| Warning { object: "web.yaml".into(), message: text.into() };
+    let told = |store: &Store| {
+        let warnings = store.warnings();
+        assert_eq!(store.warning_count(), warnings.len());
+        warnings
+            .into_iter()
+            .map(|warning| format!("{}: {}", warning.object, warning.message))
+            .collect::<Vec<_>>()
+    };
+    touched(
+        &mut store,
+        [
+            apply(CLUSTER, warned),
+            on(FILES, Event::Warnings(vec![of_feed("old")])),
+            on(FILES, Event::Warnings(vec![of_feed("new")])),
+        ],
+    );
+    assert_eq!(told(&store), ["Service default/web: unknown value", "web.yaml: new"]);
+    touched(&mut store, [delete(CLUSTER, web()), on(FILES, Event::Warnings(Vec::new()))]);
+    assert!(told(&store).is_empty());
+}
