@@ -13,6 +13,10 @@ pub mod model;
 
 pub mod endpoints;
 
+pub mod desired;
+
+pub mod render;
+
 pub mod maps;
 
 #[cfg(test)]

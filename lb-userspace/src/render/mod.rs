@@ -1,0 +1,211 @@
+//! The desired state as users see it: the document of `readylb render -o json`, and tables.
+
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    desired::{Desired, EndpointSet, Frontend, FrontendKind, NoBackends, ServiceDesired},
+    endpoints::Backend,
+    model::{Kind, ObjectKey, ObjectRef, Policy, Protocol, Store, Warning},
+};
+
+/// The desired state. Sorted: the same objects give the same bytes, in whatever order they came.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Document {
+    /// Name of the node that it is for.
+    pub node: String,
+    /// What belongs into the datapath.
+    pub frontends: Vec<FrontendView>,
+    /// Endpoints that take no new connection.
+    pub excluded: Vec<ExcludedView>,
+    /// Services, frontends and slices that are not served.
+    pub skipped: Vec<SkippedView>,
+    /// What a user should know of.
+    pub warnings: Vec<Warning>,
+}
+
+/// A frontend.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct FrontendView {
+    /// `namespace/name`.
+    pub service: String,
+    /// Name of the Service port, empty where it has none.
+    pub port_name: String,
+    /// Which of the Service's addresses it is.
+    pub kind: FrontendKind,
+    /// The address.
+    pub address: IpAddr,
+    /// The port.
+    pub port: u16,
+    /// The protocol.
+    pub protocol: Protocol,
+    /// The traffic policy that chose the backends.
+    pub policy: Policy,
+    /// How long a client stays with its backend, in seconds.
+    pub affinity_seconds: Option<u32>,
+    /// `spec.loadBalancerSourceRanges`. They guard load-balancer addresses only.
+    pub source_ranges: Vec<String>,
+    /// What becomes of traffic while there is no backend.
+    pub no_backends: NoBackends,
+    /// Who takes new connections; node-local ones first.
+    pub backends: Vec<BackendView>,
+}
+
+/// A backend of a frontend.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct BackendView {
+    /// Where it listens.
+    pub address: IpAddr,
+    /// Its port.
+    pub port: u16,
+    /// Its node.
+    pub node: Option<String>,
+    /// Its zone.
+    pub zone: Option<String>,
+    /// On the node that the document is for.
+    pub local: bool,
+    /// How it stands.
+    pub state: BackendCondition,
+    /// Its Pod, as `namespace/name`.
+    pub endpoint: Option<String>,
+}
+
+/// How a backend stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BackendCondition {
+    /// Ready.
+    Active,
+    /// Serving while terminating, and used because nothing is ready.
+    Draining,
+}
+
+/// An endpoint that takes no new connection.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ExcludedView {
+    /// `namespace/name`.
+    pub service: String,
+    /// Name of the Service port.
+    pub port_name: String,
+    /// Its address, or the text that is none.
+    pub address: String,
+    /// Its port, where its slice has one for the Service port.
+    pub port: Option<u16>,
+    /// The reason, see `lb_common::Verdict`.
+    pub reason: String,
+    /// One sentence.
+    pub message: String,
+}
+
+/// Something that is not served.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SkippedView {
+    /// `namespace/name`; absent for a slice of no Service.
+    pub service: Option<String>,
+    /// The reason, see `lb_common::Verdict`.
+    pub reason: String,
+    /// One sentence, which names the frontend or the slice if it is not about the whole Service.
+    pub message: String,
+}
+
+impl Document {
+    /// The document of a desired state.
+    pub fn new(node: &str, desired: &Desired, store: &Store) -> Self {
+        let mut document = Self {
+            node: node.to_owned(),
+            frontends: Vec::new(),
+            excluded: Vec::new(),
+            skipped: Vec::new(),
+            warnings: Vec::new(),
+        };
+        for (key, service) in desired.services() {
+            document.add_frontends(key, desired);
+            document.add_left_out(key, service);
+        }
+        document.skipped.extend(store.slices_without_service().map(|slice| {
+            let reason = lb_common::Verdict::SliceWithoutService;
+            let message = format!("{} has no kubernetes.io/service-name label", slice.reference());
+            SkippedView { service: None, reason: reason.name().to_owned(), message }
+        }));
+        let mut warnings = store.warnings();
+        warnings.extend(desired.warnings().map(|(key, message)| {
+            Warning::new(&ObjectRef { kind: Kind::Service, key: key.clone() }, message)
+        }));
+        document.warnings.extend(warnings);
+        document.frontends.sort();
+        document.excluded.sort();
+        // A Service port can exclude an endpoint once for each policy.
+        document.excluded.dedup();
+        document.skipped.sort();
+        document
+    }
+
+    fn add_frontends(&mut self, key: &ObjectKey, desired: &Desired) {
+        for (frontend, set, withheld) in desired.frontends_of(key) {
+            match withheld {
+                None => self.frontends.push(FrontendView::new(key, frontend, set)),
+                Some(withheld) => self.skipped.push(SkippedView {
+                    service: Some(key.to_string()),
+                    reason: withheld.reason.name().to_owned(),
+                    message: withheld.message,
+                }),
+            }
+        }
+    }
+
+    fn add_left_out(&mut self, key: &ObjectKey, service: &ServiceDesired) {
+        self.skipped.extend(service.skipped.iter().map(|skipped| SkippedView {
+            service: Some(key.to_string()),
+            reason: skipped.reason.name().to_owned(),
+            message: skipped.message.clone(),
+        }));
+        for set in &service.sets {
+            self.excluded.extend(set.selection.excluded.iter().map(|excluded| ExcludedView {
+                service: key.to_string(),
+                port_name: set.port.name.to_string(),
+                address: excluded.address.to_string(),
+                port: excluded.port,
+                reason: excluded.reason.name().to_owned(),
+                message: excluded.message.clone(),
+            }));
+        }
+    }
+}
+
+impl FrontendView {
+    fn new(key: &ObjectKey, frontend: &Frontend, set: &EndpointSet) -> Self {
+        Self {
+            service: key.to_string(),
+            port_name: set.port.name.to_string(),
+            kind: frontend.kind,
+            address: frontend.address,
+            port: frontend.port,
+            protocol: frontend.protocol,
+            policy: set.policy,
+            affinity_seconds: frontend.affinity_seconds,
+            source_ranges: Vec::new(),
+            no_backends: set.no_backends(),
+            backends: set.selection.usable.iter().map(BackendView::from).collect(),
+        }
+    }
+}
+
+impl From<&Backend> for BackendView {
+    fn from(backend: &Backend) -> Self {
+        let text = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
+        Self {
+            address: backend.address,
+            port: backend.port,
+            node: text(&backend.node),
+            zone: text(&backend.zone),
+            local: backend.local,
+            state: if backend.draining { BackendCondition::Draining } else { BackendCondition::Active },
+            endpoint: text(&backend.target),
+        }
+    }
+}

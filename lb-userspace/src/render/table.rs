@@ -1,0 +1,112 @@
+//! Tables for people.
+
+use std::net::SocketAddr;
+
+use comfy_table::{ContentArrangement, Table, presets};
+
+use super::{BackendCondition, BackendView, Document, FrontendView, NoBackends};
+
+impl Document {
+    /// Everything, table by table; those without rows are left out.
+    pub fn to_tables(&self) -> String {
+        let tables = [
+            self.services_table(),
+            table(
+                ["EXCLUDED ENDPOINT", "SERVICE", "PORT", "REASON", "MESSAGE"],
+                self.excluded.iter().map(|it| {
+                    let endpoint = match it.port {
+                        Some(port) => it.address.parse().map_or_else(
+                            |_| format!("{}:{port}", it.address),
+                            |ip| SocketAddr::new(ip, port).to_string(),
+                        ),
+                        None => it.address.clone(),
+                    };
+                    [
+                        endpoint,
+                        it.service.clone(),
+                        or_dash(&it.port_name),
+                        it.reason.clone(),
+                        it.message.clone(),
+                    ]
+                }),
+            ),
+            table(
+                ["SKIPPED", "REASON", "MESSAGE"],
+                self.skipped.iter().map(|it| {
+                    [
+                        or_dash(it.service.as_deref().unwrap_or_default()),
+                        it.reason.clone(),
+                        it.message.clone(),
+                    ]
+                }),
+            ),
+            table(
+                ["WARNING", "MESSAGE"],
+                self.warnings.iter().map(|it| [it.object.clone(), it.message.clone()]),
+            ),
+        ];
+        let tables: Vec<_> = tables.into_iter().filter(|table| !table.is_empty()).collect();
+        tables.join("\n")
+    }
+
+    /// The frontends with their backends, one line a backend.
+    pub fn services_table(&self) -> String {
+        table(
+            ["SERVICE", "PORT", "KIND", "FRONTEND", "BACKEND", "NOTE"],
+            self.frontends.iter().flat_map(rows),
+        )
+    }
+}
+
+fn rows(frontend: &FrontendView) -> Vec<[String; 6]> {
+    let first = [
+        frontend.service.clone(),
+        or_dash(&frontend.port_name),
+        frontend.kind.to_string(),
+        format!("{}/{}", SocketAddr::new(frontend.address, frontend.port), frontend.protocol),
+    ];
+    if frontend.backends.is_empty() {
+        let note = match frontend.no_backends {
+            NoBackends::Reject => "refused: no usable endpoint",
+            NoBackends::Drop => "dropped: no endpoint on this node, and the policy is Local",
+        };
+        let [service, port, kind, address] = first;
+        return vec![[service, port, kind, address, "-".to_owned(), note.to_owned()]];
+    }
+    // What is said once for the frontend is left blank on the lines of its other backends.
+    let blank = <[String; 4]>::default;
+    let heads = std::iter::once(first).chain(std::iter::repeat_with(blank));
+    let row = |([service, port, kind, address], backend): ([String; 4], &BackendView)| {
+        let socket = SocketAddr::new(backend.address, backend.port).to_string();
+        [service, port, kind, address, socket, note(backend)]
+    };
+    heads.zip(&frontend.backends).map(row).collect()
+}
+
+fn note(backend: &BackendView) -> String {
+    let draining = matches!(backend.state, BackendCondition::Draining).then_some("draining");
+    let local = backend.local.then_some("local");
+    let endpoint = backend.endpoint.as_deref();
+    [endpoint, local, draining].into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+fn or_dash(text: &str) -> String {
+    if text.is_empty() { "-".to_owned() } else { text.to_owned() }
+}
+
+/// Columns by spaces and nothing else, so that the lines can be cut and searched.
+fn table<const N: usize>(header: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
+    let mut table = Table::new();
+    table
+        .load_preset(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Disabled)
+        .set_header(header);
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    table.add_rows(rows);
+    if table.is_empty() {
+        return String::new();
+    }
+    table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
+}
