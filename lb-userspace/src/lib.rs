@@ -17,6 +17,10 @@ pub mod desired;
 
 pub mod render;
 
+pub mod ids;
+
+pub mod plan;
+
 pub mod maps;
 
 #[cfg(test)]

@@ -1,11 +1,15 @@
 //! Where the kernel begins: one narrow trait over the maps that the agent writes.
 
+#[cfg(any(test, feature = "fake"))]
+pub mod fake;
 mod op;
+mod record;
 
 use std::collections::HashMap;
 
 use lb_common::{BackendState, BackendValue, ServiceKey, ServiceValue, Settings, SlotKey};
 pub use op::Op;
+pub use record::Record;
 
 /// What the maps hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,0 +1,187 @@
+//! Maps in memory that fail on purpose.
+
+use std::{
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use lb_common::{backend::state, maps};
+
+use super::{LbMaps, MapError, Op, Snapshot};
+
+/// In-memory maps with the sizes and errors of the real ones. Clones share the same maps, as two openers of a pin do.
+///
+/// Without further ado one write in ten fails, chosen by a seed: who writes must be able to bear it.
+#[derive(Clone, Debug)]
+pub struct FakeMaps {
+    shared: Arc<Mutex<Shared>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    holds: Snapshot,
+    random: fastrand::Rng,
+    failing: f64,
+    sizes: Sizes,
+    log: Vec<Op>,
+    audit: bool,
+    violations: Vec<String>,
+}
+
+/// Sizes of the maps, in entries.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// Of SERVICES.
+    pub services: usize,
+    /// Of BACKENDS.
+    pub backends: usize,
+    /// Of BACKEND_STATE.
+    pub states: usize,
+}
+
+impl Default for Sizes {
+    fn default() -> Self {
+        Self {
+            services: maps::SERVICES_SIZE,
+            backends: maps::BACKENDS_SIZE,
+            states: maps::BACKEND_STATE_SIZE,
+        }
+    }
+}
+
+impl FakeMaps {
+    /// Empty maps of the default sizes, one in ten of whose writes fails.
+    pub fn new(seed: u64) -> Self {
+        let shared = Shared {
+            holds: Snapshot::default(),
+            random: fastrand::Rng::with_seed(seed),
+            failing: 0.1,
+            sizes: Sizes::default(),
+            log: Vec::new(),
+            audit: false,
+            violations: Vec::new(),
+        };
+        Self { shared: Arc::new(Mutex::new(shared)) }
+    }
+
+    /// Sets the share of writes that fail, 0 to 1.
+    pub fn fail(&self, share: f64) {
+        self.lock().failing = share;
+    }
+
+    /// Sets the sizes. What is there beyond them stays.
+    pub fn resize(&self, sizes: Sizes) {
+        self.lock().sizes = sizes;
+    }
+
+    /// After every write from now on, checks that what packets would see is whole. Costs a pass over the maps a write.
+    pub fn audit(&self) {
+        self.lock().audit = true;
+    }
+
+    /// What the checks found.
+    pub fn violations(&self) -> Vec<String> {
+        self.lock().violations.clone()
+    }
+
+    /// What the maps hold.
+    pub fn holds(&self) -> Snapshot {
+        self.lock().holds.clone()
+    }
+
+    /// The writes that succeeded since the last call, in order.
+    pub fn take_log(&self) -> Vec<Op> {
+        std::mem::take(&mut self.lock().log)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl LbMaps for FakeMaps {
+    fn apply(&mut self, op: &Op) -> Result<(), MapError> {
+        let mut shared = self.lock();
+        if shared.random.f64() < shared.failing {
+            return Err(MapError::Kernel {
+                action: "write",
+                map: op.map(),
+                source: io::ErrorKind::ResourceBusy.into(),
+            });
+        }
+        shared.write(op)?;
+        shared.log.push(*op);
+        if shared.audit
+            && let Err(violation) = whole(&shared.holds)
+        {
+            shared.violations.push(format!("after {op:?}: {violation}"));
+        }
+        Ok(())
+    }
+
+    fn snapshot(&self) -> Result<Snapshot, MapError> {
+        Ok(self.holds())
+    }
+}
+
+impl Shared {
+    fn write(&mut self, op: &Op) -> Result<(), MapError> {
+        let Snapshot { services, backends, states, settings } = &mut self.holds;
+        let full = |size: usize| {
+            let max_entries = u32::try_from(size).unwrap_or(u32::MAX);
+            Err(MapError::Full { map: op.map(), max_entries })
+        };
+        let Sizes { services: services_size, backends: backends_size, states: states_size } = self.sizes;
+        match *op {
+            Op::PutService(key, _) if !services.contains_key(&key) && services.len() >= services_size => {
+                return full(services_size);
+            }
+            Op::PutBackend(key, _) if !backends.contains_key(&key) && backends.len() >= backends_size => {
+                return full(backends_size);
+            }
+            Op::PutState(id, _) if !states.contains_key(&id) && states.len() >= states_size => {
+                return full(states_size);
+            }
+            Op::PutService(key, value) => {
+                services.insert(key, value);
+            }
+            Op::DeleteService(key) => {
+                services.remove(&key);
+            }
+            Op::PutBackend(key, value) => {
+                backends.insert(key, value);
+            }
+            Op::DeleteBackend(key) => {
+                backends.remove(&key);
+            }
+            Op::PutState(id, value) => {
+                states.insert(id, value);
+            }
+            Op::DeleteState(id) => {
+                states.remove(&id);
+            }
+            Op::PutSettings(value) => *settings = value,
+        }
+        Ok(())
+    }
+}
+
+/// Whether every slot that a packet can choose is there, and its backend active.
+fn whole(maps: &Snapshot) -> Result<(), String> {
+    for (key, value) in &maps.services {
+        let set = value.set;
+        if set.local > set.count {
+            return Err(format!("{key:?} has {} local of {} backends", set.local, set.count));
+        }
+        for slot in 0..set.count {
+            let slot = lb_common::SlotKey { block: set.block, slot, pad: 0 };
+            let Some(backend) = maps.backends.get(&slot) else {
+                return Err(format!("{key:?} leads to {slot:?}, which is not there"));
+            };
+            if maps.states.get(&backend.backend_id).is_none_or(|state| state.flags & state::ACTIVE == 0) {
+                return Err(format!("{key:?} leads to {backend:?}, which is not active"));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,158 @@
+//! The agent's own record of what the maps hold.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, hash_map::Entry};
+
+use lb_common::{BackendState, BackendValue, ServiceKey, ServiceValue, Settings, SlotKey};
+
+use super::{Op, Snapshot};
+
+/// What the maps hold: read back once at the start, then kept up with every operation that was carried out. A failed
+/// operation changes neither, so the two never differ.
+#[derive(Debug, Default)]
+pub struct Record {
+    services: HashMap<ServiceKey, ServiceValue>,
+    /// Ordered, so that the slots of a block are one range.
+    backends: BTreeMap<SlotKey, BackendValue>,
+    states: HashMap<u32, BackendState>,
+    settings: Settings,
+    /// Block → frontends that lead to it.
+    block_users: HashMap<u32, usize>,
+    /// Service id → frontends that have it.
+    frontends: HashMap<u32, BTreeSet<ServiceKey>>,
+    /// Backend id → slots that hold it.
+    holders: HashMap<u32, usize>,
+}
+
+impl Record {
+    /// Takes over what was found in the maps.
+    pub fn adopt(snapshot: Snapshot) -> Self {
+        let mut record = Self { settings: snapshot.settings, states: snapshot.states, ..Self::default() };
+        for (key, value) in snapshot.services {
+            record.apply(&Op::PutService(key, value));
+        }
+        for (key, value) in snapshot.backends {
+            record.apply(&Op::PutBackend(key, value));
+        }
+        record
+    }
+
+    /// Follows an operation that was carried out.
+    pub fn apply(&mut self, op: &Op) {
+        match *op {
+            Op::PutService(key, value) => {
+                self.remove_service(&key);
+                self.services.insert(key, value);
+                *self.block_users.entry(value.set.block).or_default() += 1;
+                self.frontends.entry(value.service_id).or_default().insert(key);
+            }
+            Op::DeleteService(key) => self.remove_service(&key),
+            Op::PutBackend(key, value) => {
+                if let Some(old) = self.backends.insert(key, value) {
+                    decrement(&mut self.holders, old.backend_id);
+                }
+                *self.holders.entry(value.backend_id).or_default() += 1;
+            }
+            Op::DeleteBackend(key) => {
+                if let Some(old) = self.backends.remove(&key) {
+                    decrement(&mut self.holders, old.backend_id);
+                }
+            }
+            Op::PutState(id, state) => {
+                self.states.insert(id, state);
+            }
+            Op::DeleteState(id) => {
+                self.states.remove(&id);
+            }
+            Op::PutSettings(settings) => self.settings = settings,
+        }
+    }
+
+    /// What takes an operation back, if it changes anything. Settings are not taken back: ids that were once reserved
+    /// stay so.
+    pub fn inverse(&self, op: &Op) -> Option<Op> {
+        match *op {
+            Op::PutService(key, value) => match self.services.get(&key) {
+                Some(old) => (*old != value).then_some(Op::PutService(key, *old)),
+                None => Some(Op::DeleteService(key)),
+            },
+            Op::DeleteService(key) => self.services.get(&key).map(|old| Op::PutService(key, *old)),
+            Op::PutBackend(key, value) => match self.backends.get(&key) {
+                Some(old) => (*old != value).then_some(Op::PutBackend(key, *old)),
+                None => Some(Op::DeleteBackend(key)),
+            },
+            Op::DeleteBackend(key) => self.backends.get(&key).map(|old| Op::PutBackend(key, *old)),
+            Op::PutState(id, state) => match self.states.get(&id) {
+                Some(old) => (*old != state).then_some(Op::PutState(id, *old)),
+                None => Some(Op::DeleteState(id)),
+            },
+            Op::DeleteState(id) => self.states.get(&id).map(|old| Op::PutState(id, *old)),
+            Op::PutSettings(_) => None,
+        }
+    }
+
+    /// The frontends.
+    pub const fn services(&self) -> &HashMap<ServiceKey, ServiceValue> {
+        &self.services
+    }
+
+    /// The slots of a block, in order.
+    pub fn block(&self, block: u32) -> impl Iterator<Item = (&SlotKey, &BackendValue)> + Clone {
+        let slot = |slot| SlotKey { block, slot, pad: 0 };
+        self.backends.range(slot(0)..=slot(u16::MAX))
+    }
+
+    /// Every slot of every block, in order.
+    pub const fn backends(&self) -> &BTreeMap<SlotKey, BackendValue> {
+        &self.backends
+    }
+
+    /// The state of every backend.
+    pub const fn states(&self) -> &HashMap<u32, BackendState> {
+        &self.states
+    }
+
+    /// The settings.
+    pub const fn settings(&self) -> Settings {
+        self.settings
+    }
+
+    /// Whether a frontend leads to the block.
+    pub fn is_block_used(&self, block: u32) -> bool {
+        self.block_users.contains_key(&block)
+    }
+
+    /// The frontends that have the service id.
+    pub fn frontends(&self, service_id: u32) -> impl Iterator<Item = &ServiceValue> {
+        let keys = self.frontends.get(&service_id).into_iter().flatten();
+        keys.filter_map(|key| self.services.get(key))
+    }
+
+    /// Number of slots that hold the backend.
+    pub fn holders(&self, backend_id: u32) -> usize {
+        self.holders.get(&backend_id).copied().unwrap_or_default()
+    }
+
+    fn remove_service(&mut self, key: &ServiceKey) {
+        let Some(old) = self.services.remove(key) else { return };
+        decrement(&mut self.block_users, old.set.block);
+        if let Entry::Occupied(mut frontends) = self.frontends.entry(old.service_id) {
+            frontends.get_mut().remove(key);
+            if frontends.get().is_empty() {
+                frontends.remove();
+            }
+        }
+    }
+}
+
+/// A count of zero has no entry, so that what has gone leaves nothing behind.
+fn decrement(counts: &mut HashMap<u32, usize>, key: u32) {
+    if let Some(count) = counts.get_mut(&key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&key);
+        }
+    }
+}

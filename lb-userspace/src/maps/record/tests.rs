@@ -1,0 +1,74 @@
+use lb_common::{BackendSet, addr};
+use proptest::prelude::*;
+
+use super::*;
+
+/// Operations on a few keys, so that they meet.
+fn op() -> impl Strategy<Value = Op> {
+    let service = (0u16..3).prop_map(|port| ServiceKey {
+        address: addr::from_v4([10, 96, 0, 50]),
+        port,
+        proto: 6,
+        scope: 0,
+    });
+    let value = (0u32..3, 0u32..3).prop_map(|(block, service_id)| ServiceValue {
+        set: BackendSet { block, count: 1, local: 0 },
+        service_id,
+        ..ServiceValue::default()
+    });
+    let slot = || (0u32..3, 0u16..3).prop_map(|(block, slot)| SlotKey { block, slot, pad: 0 });
+    let backend = (0u32..3).prop_map(|backend_id| BackendValue {
+        address: addr::from_v4([10, 244, 1, 21]),
+        port: 8080,
+        pad: 0,
+        backend_id,
+    });
+    let state = (0u32..3).prop_map(|flags| BackendState { flags });
+    prop_oneof![
+        (service.clone(), value).prop_map(|(key, value)| Op::PutService(key, value)),
+        service.prop_map(Op::DeleteService),
+        (slot(), backend).prop_map(|(key, value)| Op::PutBackend(key, value)),
+        slot().prop_map(Op::DeleteBackend),
+        (0u32..3, state).prop_map(|(id, state)| Op::PutState(id, state)),
+        (0u32..3).prop_map(Op::DeleteState),
+    ]
+}
+
+fn counted<T: Copy + Eq + std::hash::Hash>(all: impl Iterator<Item = T>) -> HashMap<T, usize> {
+    let mut counts = HashMap::new();
+    all.for_each(|one| *counts.entry(one).or_default() += 1);
+    counts
+}
+
+fn after(ops: &[Op]) -> Record {
+    let mut record = Record::default();
+    ops.iter().for_each(|op| record.apply(op));
+    record
+}
+
+fn same(a: &Record, b: &Record) -> bool {
+    a.services == b.services && a.backends == b.backends && a.states == b.states
+}
+
+proptest! {
+    #[test]
+    fn the_counts_are_those_of_the_entries(ops in proptest::collection::vec(op(), 0..40)) {
+        let record = after(&ops);
+        prop_assert_eq!(&record.block_users, &counted(record.services.values().map(|value| value.set.block)));
+        let by_id = record.frontends.iter().map(|(id, frontends)| (*id, frontends.len())).collect::<HashMap<_, _>>();
+        prop_assert_eq!(&by_id, &counted(record.services.values().map(|value| value.service_id)));
+        prop_assert_eq!(&record.holders, &counted(record.backends.values().map(|value| value.backend_id)));
+    }
+
+    #[test]
+    fn the_inverse_takes_an_operation_back(ops in proptest::collection::vec(op(), 0..20), op in op()) {
+        let mut record = after(&ops);
+        let inverse = record.inverse(&op);
+        record.apply(&op);
+        match inverse {
+            Some(inverse) => record.apply(&inverse),
+            None => prop_assert!(same(&record, &after(&ops)), "it changes nothing"),
+        }
+        prop_assert!(same(&record, &after(&ops)));
+    }
+}

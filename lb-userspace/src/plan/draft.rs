@@ -1,0 +1,161 @@
+//! A plan in the making.
+
+use std::collections::BTreeMap;
+
+use lb_common::{
+    BackendSet, BackendState, BackendValue, ServiceValue, SlotKey, backend::state,
+    service::flags::DROP_WHEN_EMPTY,
+};
+
+use super::{Leftovers, Plan, PlanError, place};
+use crate::{
+    desired::{EndpointSet, Frontend, NoBackends},
+    endpoints::Backend,
+    ids::{Exhausted, Ids, Next, ServicePort},
+    maps::{Op, Record},
+    model::ObjectKey,
+};
+
+/// Collects the operations of one Service.
+pub(super) struct Draft<'a> {
+    service: &'a ObjectKey,
+    record: &'a Record,
+    ids: &'a mut Ids,
+    first_new: Next,
+    service_ids: Vec<u32>,
+    /// Flags by backend id. A backend can be in several sets of its Service port: it has the flags of all.
+    states: BTreeMap<u32, u32>,
+    slots: Vec<Op>,
+    switches: Vec<Op>,
+    leftovers: Leftovers,
+}
+
+impl<'a> Draft<'a> {
+    pub(super) fn new(service: &'a ObjectKey, record: &'a Record, ids: &'a mut Ids) -> Self {
+        Self {
+            service,
+            record,
+            first_new: ids.next(),
+            ids,
+            service_ids: Vec::new(),
+            states: BTreeMap::new(),
+            slots: Vec::new(),
+            switches: Vec::new(),
+            leftovers: Leftovers::default(),
+        }
+    }
+
+    /// Brings the frontends that share a set to it.
+    pub(super) fn set(&mut self, set: &EndpointSet, frontends: &[&Frontend]) -> Result<(), PlanError> {
+        let held: Vec<_> =
+            frontends.iter().filter_map(|frontend| self.record.services().get(&frontend.key())).collect();
+        let port = ServicePort { service: self.service.clone(), port: set.port.clone() };
+        let service_id = self.ids.service(port, held.iter().map(|value| value.service_id))?;
+        self.service_ids.push(service_id);
+        let (usable, draining) = (&set.selection.usable, &set.selection.draining);
+        let slots = usable.len() + draining.len();
+        if slots > usize::from(u16::MAX) {
+            return Err(PlanError::TooManyEndpoints { port: set.port.name.clone(), count: slots });
+        }
+        let mut members = Vec::with_capacity(slots);
+        for backend in usable {
+            members.push(self.member(service_id, backend, state::ACTIVE)?);
+        }
+        for backend in draining {
+            members.push(self.member(service_id, backend, 0)?);
+        }
+        let local = usable.iter().filter(|backend| backend.local).count();
+        let backend_set = self.block(&held, service_id, &members, as_count(usable.len()), as_count(local));
+        let flags = if set.no_backends() == NoBackends::Drop { DROP_WHEN_EMPTY } else { 0 };
+        for frontend in frontends {
+            let value = ServiceValue {
+                set: backend_set,
+                service_id,
+                flags,
+                affinity_seconds: frontend.affinity_seconds.unwrap_or_default(),
+                pad: 0,
+            };
+            self.switch(frontend, value);
+        }
+        Ok(())
+    }
+
+    /// Gives back the ids that it has taken.
+    pub(super) fn abandon(self) {
+        self.ids.take_back(self.first_new);
+        for service_id in self.service_ids {
+            self.ids.forget_unused(service_id, self.record);
+        }
+    }
+
+    /// Puts everything in order.
+    pub(super) fn finish(self) -> Plan {
+        let mut now: Vec<_> =
+            self.ids.reserve(self.record.settings()).map(Op::PutSettings).into_iter().collect();
+        for (id, mut flags) in self.states {
+            let held = self.record.states().get(&id).copied();
+            // Who can be chosen from an old set stays active until that has been collected.
+            flags |= held.map_or(0, |held| held.flags & state::ACTIVE);
+            if held != Some(BackendState { flags }) {
+                now.push(Op::PutState(id, BackendState { flags }));
+            }
+        }
+        now.extend(self.slots.into_iter().chain(self.switches));
+        Plan { now, after_grace: self.leftovers }
+    }
+
+    fn member(&mut self, service_id: u32, backend: &Backend, flags: u32) -> Result<BackendValue, Exhausted> {
+        let (address, port) = place(backend);
+        let backend_id = self.ids.backend(service_id, address, port)?;
+        let draining = if backend.draining { state::DRAINING } else { 0 };
+        let local = if backend.local { state::LOCAL } else { 0 };
+        *self.states.entry(backend_id).or_default() |= flags | draining | local;
+        Ok(BackendValue { address, port, pad: 0, backend_id })
+    }
+
+    /// The block that a frontend leads to already, if it is just so; else a new one. An empty set needs none.
+    fn block(
+        &mut self,
+        held: &[&ServiceValue],
+        service_id: u32,
+        members: &[BackendValue],
+        count: u16,
+        local: u16,
+    ) -> BackendSet {
+        let slot = |block, (at, member)| (SlotKey { block, slot: as_count(at), pad: 0 }, member);
+        let is_so = |value: &&&ServiceValue| {
+            let set = value.set;
+            let wanted = members.iter().enumerate().map(|member| slot(set.block, member));
+            (set.count, set.local) == (count, local)
+                && value.service_id == service_id
+                && self.record.block(set.block).map(|(key, value)| (*key, value)).eq(wanted)
+        };
+        if let Some(value) = held.iter().find(is_so) {
+            return value.set;
+        }
+        if members.is_empty() {
+            return BackendSet::default();
+        }
+        let block = self.ids.block(self.record);
+        let slots = members.iter().enumerate().map(|member| slot(block, member));
+        self.slots.extend(slots.map(|(key, member)| Op::PutBackend(key, *member)));
+        BackendSet { block, count, local }
+    }
+
+    fn switch(&mut self, frontend: &Frontend, value: ServiceValue) {
+        let held = self.record.services().get(&frontend.key());
+        if held == Some(&value) {
+            return;
+        }
+        self.switches.push(Op::PutService(frontend.key(), value));
+        if let Some(held) = held {
+            self.leftovers.add(held, self.record);
+        }
+    }
+}
+
+/// A count or an index of slots.
+#[expect(clippy::cast_possible_truncation, reason = "sets with more than u16::MAX slots are refused before")]
+const fn as_count(slots: usize) -> u16 {
+    slots as u16
+}

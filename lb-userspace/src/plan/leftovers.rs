@@ -1,0 +1,108 @@
+//! What a change leaves behind.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use lb_common::{BackendState, ServiceValue, backend::state::ACTIVE};
+
+use crate::{
+    ids::Ids,
+    maps::{Op, Record},
+};
+
+/// What may have fallen out of use. Whether it has is decided when it is collected: a backend can come back before.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Leftovers {
+    /// Blocks that a frontend led to.
+    blocks: BTreeSet<u32>,
+    /// Service ids of such frontends.
+    services: BTreeSet<u32>,
+    /// Backends that may be gone.
+    gone: BTreeSet<u32>,
+    /// Backends of the service ids above that packets may no longer be able to choose.
+    demoted: BTreeSet<u32>,
+}
+
+impl Leftovers {
+    /// What is out of use already, and what may only drain: an earlier agent may have left it so.
+    pub fn unused(record: &Record) -> Self {
+        let (used, unused): (Vec<_>, Vec<_>) =
+            record.backends().iter().partition(|(slot, _)| record.is_block_used(slot.block));
+        let unheld = record.states().keys().copied().filter(|id| record.holders(*id) == 0);
+        Self {
+            blocks: unused.iter().map(|(slot, _)| slot.block).collect(),
+            services: record.services().values().map(|value| value.service_id).collect(),
+            gone: unused.iter().map(|(_, value)| value.backend_id).chain(unheld).collect(),
+            demoted: used.iter().map(|(_, value)| value.backend_id).collect(),
+        }
+    }
+
+    /// Adds what operations were to write that did not all succeed.
+    pub fn add_failed(&mut self, ops: &[Op]) {
+        for op in ops {
+            match op {
+                Op::PutService(_, value) => {
+                    self.services.insert(value.service_id);
+                }
+                Op::PutBackend(slot, value) => {
+                    self.blocks.insert(slot.block);
+                    self.gone.insert(value.backend_id);
+                    self.demoted.insert(value.backend_id);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Leaves out the blocks that are in use: whoever takes the last frontend away from one starts a grace period of
+    /// its own.
+    pub fn only_unused(mut self, record: &Record) -> Self {
+        self.blocks.retain(|block| !record.is_block_used(*block));
+        self
+    }
+
+    /// The operations that remove what is unused: the slots of blocks that no frontend leads to, then the states of
+    /// backends that no slot holds. Backends that are held but no longer chosen only drain from now on.
+    pub fn collect(&self, record: &Record) -> Vec<Op> {
+        let unused = self.blocks.iter().filter(|block| !record.is_block_used(**block));
+        let slots: Vec<_> = unused.flat_map(|block| record.block(*block)).collect();
+        let mut going = HashMap::<u32, usize>::new();
+        for (_, value) in &slots {
+            *going.entry(value.backend_id).or_default() += 1;
+        }
+        let chosen = self.chosen(record);
+        let mut ops: Vec<_> = slots.iter().map(|(key, _)| Op::DeleteBackend(**key)).collect();
+        for (id, state) in self.gone.union(&self.demoted).filter_map(|id| record.states().get_key_value(id)) {
+            let is_held = record.holders(*id) > going.get(id).copied().unwrap_or_default();
+            let is_active = state.flags & ACTIVE != 0;
+            if !is_held && self.gone.contains(id) {
+                ops.push(Op::DeleteState(*id));
+            } else if is_active && self.demoted.contains(id) && !chosen.contains(id) {
+                ops.push(Op::PutState(*id, BackendState { flags: state.flags & !ACTIVE }));
+            }
+        }
+        ops
+    }
+
+    /// The backends that a packet can choose now, in any frontend of the Service ports.
+    fn chosen(&self, record: &Record) -> HashSet<u32> {
+        let frontends = self.services.iter().flat_map(|service_id| record.frontends(*service_id));
+        let slots = frontends.flat_map(|value| record.block(value.set.block).take(value.set.count.into()));
+        slots.map(|(_, value)| value.backend_id).collect()
+    }
+
+    /// Forgets the ids that are no longer in the maps.
+    pub fn forget_ids(&self, record: &Record, ids: &mut Ids) {
+        for service_id in &self.services {
+            ids.forget_unused(*service_id, record);
+        }
+    }
+
+    /// Adds what a frontend leads to now.
+    pub(super) fn add(&mut self, value: &ServiceValue, record: &Record) {
+        self.services.insert(value.service_id);
+        self.blocks.insert(value.set.block);
+        let backends = record.block(value.set.block).map(|(_, slot)| slot.backend_id);
+        self.gone.extend(backends.clone());
+        self.demoted.extend(backends);
+    }
+}

@@ -1,0 +1,119 @@
+//! The pure difference between what the maps hold and what they should hold, for what a change touches.
+//!
+//! A packet must see the old set of a frontend or the new one, never a mixture. So the order is:
+//!
+//! ```text
+//!   reservation of ids → states of those that come → slots of a new block → one write a frontend, which goes over
+//!   → (grace period) → slots of the old block → states of those that have gone, or now only drain
+//! ```
+
+mod draft;
+mod leftovers;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashSet};
+
+use lb_common::{Address, ServiceKey, ServiceValue, addr, settings::flags::ORPHAN_FLOWS};
+pub use leftovers::Leftovers;
+
+use self::draft::Draft;
+use crate::{
+    desired::Desired,
+    endpoints::{Backend, Selection},
+    ids::{Exhausted, Ids},
+    maps::{Op, Record},
+    model::ObjectKey,
+};
+
+/// What is to be done, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// All of this now, or nothing of it.
+    pub now: Vec<Op>,
+    /// What may be unused then, to be looked at after the grace period.
+    pub after_grace: Leftovers,
+}
+
+/// Why there is no plan.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// No id is left.
+    #[error(transparent)]
+    Exhausted(#[from] Exhausted),
+    /// More endpoints than a slot can number.
+    #[error("port {port:?} has {count} endpoints, more than the {} that a set can hold", u16::MAX)]
+    TooManyEndpoints {
+        /// Name of the Service port.
+        port: Box<str>,
+        /// How many.
+        count: usize,
+    },
+}
+
+/// Brings the frontends of a Service to their desired state. It removes none: see [`removal`].
+///
+/// Until every first list is `complete`, nothing shrinks: a frontend in the maps goes over only to a set that has every
+/// backend of its present one, and a new frontend is made only with a backend. An endpoint that is missing may be in a
+/// slice that has not come yet.
+///
+/// The Service of the API server never goes over to an empty set: the agent would cut itself off, and could not hear
+/// of new endpoints.
+///
+/// # Errors
+/// [`PlanError`]; no id has been given out then.
+pub fn service(
+    key: &ObjectKey,
+    desired: &Desired,
+    record: &Record,
+    ids: &mut Ids,
+    complete: bool,
+) -> Result<Plan, PlanError> {
+    let mut by_set = BTreeMap::<usize, (_, Vec<_>)>::new();
+    for (frontend, set, withheld) in desired.frontends_of(key) {
+        let held = record.services().get(&frontend.key());
+        let cuts_off = key.is_api_server() && held.is_some() && set.selection.usable.is_empty();
+        if withheld.is_none() && !cuts_off && (complete || grows(record, held, &set.selection)) {
+            by_set.entry(frontend.set).or_insert_with(|| (set, Vec::new())).1.push(frontend);
+        }
+    }
+    let mut draft = Draft::new(key, record, ids);
+    match by_set.into_values().try_for_each(|(set, frontends)| draft.set(set, &frontends)) {
+        Ok(()) => Ok(draft.finish()),
+        Err(error) => {
+            draft.abandon();
+            Err(error)
+        }
+    }
+}
+
+/// Removes a frontend that nobody wants any more; for nothing if it is not there.
+pub fn removal(frontend: &ServiceKey, record: &Record) -> Plan {
+    let Some(held) = record.services().get(frontend) else { return Plan::default() };
+    let mut plan = Plan::default();
+    let mut settings = record.settings();
+    if settings.flags & ORPHAN_FLOWS == 0 {
+        // First, so that no packet of a live flow can miss both the frontend and the flag.
+        settings.flags |= ORPHAN_FLOWS;
+        plan.now.push(Op::PutSettings(settings));
+    }
+    plan.now.push(Op::DeleteService(*frontend));
+    plan.after_grace.add(held, record);
+    plan
+}
+
+/// Whether a frontend loses nothing by going over to this set.
+fn grows(record: &Record, held: Option<&ServiceValue>, selection: &Selection) -> bool {
+    let Some(held) = held else { return !selection.usable.is_empty() };
+    let usable: HashSet<_> = selection.usable.iter().map(place).collect();
+    let draining: HashSet<_> = selection.draining.iter().map(place).collect();
+    record.block(held.set.block).all(|(key, value)| {
+        let place = (value.address, value.port);
+        usable.contains(&place) || (key.slot >= held.set.count && draining.contains(&place))
+    })
+}
+
+/// Where a backend listens, as maps have it.
+fn place(backend: &Backend) -> (Address, u16) {
+    (addr::from_ip(backend.address), backend.port)
+}
