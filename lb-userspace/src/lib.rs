@@ -23,5 +23,7 @@ pub mod plan;
 
 pub mod maps;
 
+pub mod reconcile;
+
 #[cfg(test)]
 mod testing;

@@ -1,0 +1,130 @@
+//! Units and leftovers: plan, write, and what to do when that fails.
+
+use lb_common::ServiceKey;
+use tokio::time::{Duration, Instant};
+
+use super::{
+    super::{
+        queue::{Collection, Unit},
+        writer::Failed,
+    },
+    Engine,
+};
+use crate::{
+    desired::Frontend,
+    maps::{MapError, Op},
+    plan::{self, Plan, PlanError},
+};
+
+/// How long what has been replaced stays for packets that are still reading it.
+pub(super) const GRACE: Duration = Duration::from_millis(100);
+/// Wait before leftovers that could not be removed are tried again.
+const COLLECT_AGAIN: Duration = Duration::from_secs(1);
+/// What [`super::Status::errors`] calls the removal of leftovers.
+pub(super) const COLLECTION: &str = "removal of what is no longer used";
+
+impl Engine {
+    pub(super) fn write(&mut self, unit: Unit, now: Instant) {
+        let before = self.ids.next();
+        let mut plan = match self.plan(&unit, now) {
+            Ok(Some(plan)) => plan,
+            Ok(None) => return,
+            Err(error) => return self.failed(unit, &error, false, now),
+        };
+        match self.writer.all_or_nothing(&plan.now) {
+            Ok(()) => {
+                if self.status.errors.remove(&unit.to_string()).is_some() {
+                    tracing::info!("{unit}: written at last");
+                }
+                self.queue.succeeded(&unit);
+                if matches!(unit, Unit::Removal(_)) && !plan.now.is_empty() {
+                    self.status.removals += 1;
+                    self.queue.space_freed();
+                }
+                self.leave(
+                    Collection { frontends: switched(&plan.now), ..Collection::of(plan.after_grace) },
+                    now,
+                );
+            }
+            Err(Failed { error, without_trace }) => {
+                if without_trace {
+                    self.ids.take_back(before);
+                }
+                plan.after_grace.add_failed(&plan.now);
+                self.leave(Collection { frees: false, ..Collection::of(plan.after_grace) }, now);
+                let is_full = matches!(error, MapError::Full { .. });
+                self.failed(unit, &error, is_full, now);
+            }
+        }
+    }
+
+    /// The plan for a unit; `None` if it has to wait.
+    ///
+    /// A frontend that has just gone over to another block waits for the end of the grace period before it does so
+    /// again: a flood of changes becomes one, and there are never more than two blocks of a set that is in the maps.
+    fn plan(&mut self, unit: &Unit, now: Instant) -> Result<Option<Plan>, PlanError> {
+        let record = self.writer.record();
+        match unit {
+            Unit::Service(key) => {
+                let frontends = self.desired.service(key).map(|service| service.frontends.iter());
+                let in_the_maps = |frontend: &ServiceKey| record.services().contains_key(frontend);
+                let frontends = frontends.into_iter().flatten().map(Frontend::key).filter(in_the_maps);
+                if let Some(until) = self.queue.settles_at(frontends).filter(|until| *until > now) {
+                    self.queue.wait(unit.clone(), until);
+                    return Ok(None);
+                }
+                plan::service(key, &self.desired, record, &mut self.ids, self.status.complete).map(Some)
+            }
+            // It may have been claimed again since.
+            Unit::Removal(frontend) if self.desired.winner(frontend).is_some() => Ok(Some(Plan::default())),
+            Unit::Removal(frontend) => Ok(Some(plan::removal(frontend, record))),
+        }
+    }
+
+    fn failed(&mut self, unit: Unit, error: &dyn std::error::Error, is_full: bool, now: Instant) {
+        let sentence = error.to_string();
+        // Once, not at every try.
+        if self.status.errors.get(&unit.to_string()) != Some(&sentence) {
+            tracing::warn!("{unit}: {sentence}");
+            self.status.errors.insert(unit.to_string(), sentence);
+        }
+        self.queue.failed(unit, is_full, now);
+    }
+
+    /// Collects leftovers after the grace period; if there are none, their ids are free at once.
+    pub(super) fn leave(&mut self, collection: Collection, now: Instant) {
+        let leftovers = collection.leftovers.only_unused(self.writer.record());
+        let collection = Collection { leftovers, ..collection };
+        if collection.leftovers.collect(self.writer.record()).is_empty() {
+            collection.leftovers.forget_ids(self.writer.record(), &mut self.ids);
+        } else {
+            self.queue.collect(now + GRACE, collection);
+        }
+    }
+
+    pub(super) fn collect(&mut self, collection: Collection, now: Instant) {
+        let ops = collection.leftovers.collect(self.writer.record());
+        match self.writer.in_order(&ops) {
+            Ok(()) => {
+                self.status.errors.remove(COLLECTION);
+                collection.leftovers.forget_ids(self.writer.record(), &mut self.ids);
+                if collection.frees && !ops.is_empty() {
+                    self.queue.space_freed();
+                }
+            }
+            Err(error) => {
+                self.status.errors.insert(COLLECTION.to_owned(), error.to_string());
+                self.queue.collect(now + COLLECT_AGAIN, Collection { frontends: Vec::new(), ..collection });
+            }
+        }
+    }
+}
+
+/// The frontends that operations go over with, or remove.
+fn switched(ops: &[Op]) -> Vec<ServiceKey> {
+    let frontend = |op: &Op| match op {
+        Op::PutService(key, _) | Op::DeleteService(key) => Some(*key),
+        _ => None,
+    };
+    ops.iter().filter_map(frontend).collect()
+}
