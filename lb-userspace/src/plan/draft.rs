@@ -101,7 +101,7 @@ impl<'a> Draft<'a> {
             }
         }
         now.extend(self.slots.into_iter().chain(self.switches));
-        Plan { now, after_grace: self.leftovers }
+        Plan { now, leftovers: self.leftovers }
     }
 
     fn member(&mut self, service_id: u32, backend: &Backend, flags: u32) -> Result<BackendValue, Exhausted> {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use lb_common::{BackendState, ServiceValue, backend::state::ACTIVE};
+use lb_common::{BackendState, BackendValue, ServiceValue, SlotKey, backend::state::ACTIVE};
 
 use crate::{
     ids::Ids,
@@ -60,27 +60,42 @@ impl Leftovers {
         self
     }
 
-    /// The operations that remove what is unused: the slots of blocks that no frontend leads to, then the states of
-    /// backends that no slot holds. Backends that are held but no longer chosen only drain from now on.
-    pub fn collect(&self, record: &Record) -> Vec<Op> {
-        let unused = self.blocks.iter().filter(|block| !record.is_block_used(**block));
-        let slots: Vec<_> = unused.flat_map(|block| record.block(*block)).collect();
-        let mut going = HashMap::<u32, usize>::new();
-        for (_, value) in &slots {
-            *going.entry(value.backend_id).or_default() += 1;
+    /// The operations that end what no frontend leads to any more, and that need not wait: the state goes of a backend that
+    /// only unused slots hold, and one that is held but no longer chosen only drains from now on. Datagrams, which ask for
+    /// the state, move with the next one.
+    pub fn retire(&self, record: &Record) -> Vec<Op> {
+        let mut unused = HashMap::<u32, usize>::new();
+        for (_, value) in self.unused_slots(record) {
+            *unused.entry(value.backend_id).or_default() += 1;
         }
         let chosen = self.chosen(record);
-        let mut ops: Vec<_> = slots.iter().map(|(key, _)| Op::DeleteBackend(**key)).collect();
-        for (id, state) in self.gone.union(&self.demoted).filter_map(|id| record.states().get_key_value(id)) {
-            let is_held = record.holders(*id) > going.get(id).copied().unwrap_or_default();
-            let is_active = state.flags & ACTIVE != 0;
+        let states = self.gone.union(&self.demoted).filter_map(|id| record.states().get_key_value(id));
+        let retired = states.filter_map(|(id, state)| {
+            let is_held = record.holders(*id) > unused.get(id).copied().unwrap_or_default();
             if !is_held && self.gone.contains(id) {
-                ops.push(Op::DeleteState(*id));
-            } else if is_active && self.demoted.contains(id) && !chosen.contains(id) {
-                ops.push(Op::PutState(*id, BackendState { flags: state.flags & !ACTIVE }));
+                Some(Op::DeleteState(*id))
+            } else if state.flags & ACTIVE != 0 && self.demoted.contains(id) && !chosen.contains(id) {
+                Some(Op::PutState(*id, BackendState { flags: state.flags & !ACTIVE }))
+            } else {
+                None
             }
-        }
-        ops
+        });
+        retired.collect()
+    }
+
+    /// The operations that remove what is unused: the slots of blocks that no frontend leads to, and what was not
+    /// [retired](Self::retire).
+    pub fn collect(&self, record: &Record) -> Vec<Op> {
+        let slots = self.unused_slots(record).map(|(key, _)| Op::DeleteBackend(*key));
+        slots.chain(self.retire(record)).collect()
+    }
+
+    fn unused_slots<'a>(
+        &'a self,
+        record: &'a Record,
+    ) -> impl Iterator<Item = (&'a SlotKey, &'a BackendValue)> {
+        let unused = self.blocks.iter().filter(|block| !record.is_block_used(**block));
+        unused.flat_map(|block| record.block(*block))
     }
 
     /// The backends that a packet can choose now, in any frontend of the Service ports.

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   reservation of ids → states of those that come → slots of a new block → one write a frontend, which goes over
-//!   → (grace period) → slots of the old block → states of those that have gone, or now only drain
+//!   → states of those that have gone, or now only drain → (grace period) → slots of the old block
 //! ```
 
 mod draft;
@@ -31,8 +31,8 @@ use crate::{
 pub struct Plan {
     /// All of this now, or nothing of it.
     pub now: Vec<Op>,
-    /// What may be unused then, to be looked at after the grace period.
-    pub after_grace: Leftovers,
+    /// What may be unused then: its states at once, its slots after the grace period.
+    pub leftovers: Leftovers,
 }
 
 /// Why there is no plan.
@@ -98,7 +98,7 @@ pub fn removal(frontend: &ServiceKey, record: &Record) -> Plan {
         plan.now.push(Op::PutSettings(settings));
     }
     plan.now.push(Op::DeleteService(*frontend));
-    plan.after_grace.add(held, record);
+    plan.leftovers.add(held, record);
     plan
 }
 

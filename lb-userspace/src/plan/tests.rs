@@ -56,9 +56,9 @@ impl World {
         self.want(service, slices);
         let plan = self.plan().unwrap();
         self.carry_out(&plan.now);
-        let later = plan.after_grace.collect(&self.record);
+        let later = plan.leftovers.collect(&self.record);
         self.carry_out(&later);
-        plan.after_grace.forget_ids(&self.record, &mut self.ids);
+        plan.leftovers.forget_ids(&self.record, &mut self.ids);
         (told(&plan.now), told(&later))
     }
 
@@ -206,7 +206,7 @@ fn a_frontend_is_removed_once_the_programs_look_for_its_flows() {
     let plan = removal(&frontend, &world.record);
     assert_eq!(told(&plan.now), ["settings, flags 1", "service gone"]);
     world.carry_out(&plan.now);
-    assert_eq!(told(&plan.after_grace.collect(&world.record)), ["block 1 slot 0 gone", "backend 1 gone"]);
+    assert_eq!(told(&plan.leftovers.collect(&world.record)), ["block 1 slot 0 gone", "backend 1 gone"]);
     assert_eq!(removal(&frontend, &world.record), Plan::default(), "it is gone already");
 }
 
@@ -221,7 +221,7 @@ fn a_backend_that_comes_back_within_the_grace_period_keeps_its_id_and_state() {
     let back = world.plan().unwrap();
     assert_eq!(told(&back.now), ["block 2 slot 0 = backend 1", "service -> block 2, 1 backends, 0 local"]);
     world.carry_out(&back.now);
-    assert_eq!(told(&gone.after_grace.collect(&world.record)), ["block 1 slot 0 gone"]);
+    assert_eq!(told(&gone.leftovers.collect(&world.record)), ["block 1 slot 0 gone"]);
 }
 
 #[test]

@@ -119,6 +119,23 @@ pub(super) fn assert_nothing_leaks(agent: &Agent) {
 }
 
 #[test]
+fn a_backend_that_has_gone_is_stateless_at_once_and_its_slot_stays_for_the_grace_period() {
+    let mut agent = Agent::new();
+    agent.say(apply(SERVICES, web()));
+    agent.say(apply(SLICES, web_slice(&[BACKEND_1])));
+    let [gone] = agent.maps.holds().states.into_keys().collect::<Vec<_>>()[..] else { panic!("one backend") };
+    agent.say(apply(SLICES, web_slice(&[BACKEND_2])));
+    let holds = agent.maps.holds();
+    assert!(!holds.states.contains_key(&gone), "its datagrams move with the next one");
+    assert!(
+        holds.backends.values().any(|backend| backend.backend_id == gone),
+        "who reads its slot still finds it"
+    );
+    agent.settle();
+    assert_nothing_leaks(&agent);
+}
+
+#[test]
 fn the_first_change_goes_out_at_once_and_a_flood_becomes_one() {
     let mut agent = Agent::new();
     agent.say(apply(SERVICES, web()));

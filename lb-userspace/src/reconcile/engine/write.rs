@@ -42,7 +42,7 @@ impl Engine {
                     self.queue.space_freed();
                 }
                 self.leave(
-                    Collection { frontends: switched(&plan.now), ..Collection::of(plan.after_grace) },
+                    Collection { frontends: switched(&plan.now), ..Collection::of(plan.leftovers) },
                     now,
                 );
             }
@@ -50,8 +50,8 @@ impl Engine {
                 if without_trace {
                     self.ids.take_back(before);
                 }
-                plan.after_grace.add_failed(&plan.now);
-                self.leave(Collection { frees: false, ..Collection::of(plan.after_grace) }, now);
+                plan.leftovers.add_failed(&plan.now);
+                self.leave(Collection { frees: false, ..Collection::of(plan.leftovers) }, now);
                 let is_full = matches!(error, MapError::Full { .. });
                 self.failed(unit, &error, is_full, now);
             }
@@ -91,8 +91,13 @@ impl Engine {
         self.queue.failed(unit, is_full, now);
     }
 
-    /// Collects leftovers after the grace period; if there are none, their ids are free at once.
+    /// Retires leftovers now and collects them after the grace period; if there are none, their ids are free at once.
     pub(super) fn leave(&mut self, collection: Collection, now: Instant) {
+        let retired = collection.leftovers.retire(self.writer.record());
+        if let Err(error) = self.writer.in_order(&retired) {
+            // The collection tries again, and reports it if that fails too.
+            tracing::debug!("backends that have gone: {error}");
+        }
         let leftovers = collection.leftovers.only_unused(self.writer.record());
         let collection = Collection { leftovers, ..collection };
         if collection.leftovers.collect(self.writer.record()).is_empty() {
