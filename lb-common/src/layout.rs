@@ -33,8 +33,8 @@ const _: () = {
 mod pod {
     use super::*;
 
-    // SAFETY (all of them): `repr(C)`, integers and arrays of integers only, no padding (sizes above are the sums of
-    // the fields), so every bit pattern is a value and every byte is initialized.
+    // SAFETY: `repr(C)`, integers and arrays of integers only, no padding (sizes above are the sums of the fields), so
+    // every bit pattern is a value and every byte is initialized. The same holds for all of them.
     unsafe impl aya::Pod for ServiceKey {}
     // SAFETY: as above.
     unsafe impl aya::Pod for ServiceValue {}
