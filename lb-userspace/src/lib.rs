@@ -25,5 +25,7 @@ pub mod maps;
 
 pub mod reconcile;
 
+pub mod object;
+
 #[cfg(test)]
 mod testing;

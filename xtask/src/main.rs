@@ -1,2 +1,35 @@
-//! Everything that is done to this repository.
-fn main() {}
+//! Everything that is done to this repository: `cargo xtask <verb>`, one file per verb.
+
+mod bpf;
+mod build_ebpf;
+mod setup;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask", about, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Bring what the build and the tests need and this machine lacks
+    Setup,
+    /// Compile the eBPF programs and print the path of the object
+    BuildEbpf,
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().verb {
+        Verb::Setup => setup::run().map(|()| ExitCode::SUCCESS),
+        Verb::BuildEbpf => build_ebpf::run().map(|()| ExitCode::SUCCESS),
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::FAILURE
+    })
+}
