@@ -2,6 +2,9 @@
 
 mod bpf;
 mod build_ebpf;
+mod host;
+mod layers;
+mod lint;
 mod setup;
 
 use std::process::ExitCode;
@@ -21,12 +24,15 @@ enum Verb {
     Setup,
     /// Compile the eBPF programs and print the path of the object
     BuildEbpf,
+    /// Check format, lints, documentation and the direction of imports
+    Lint,
 }
 
 fn main() -> ExitCode {
     let done = match Cli::parse().verb {
         Verb::Setup => setup::run().map(|()| ExitCode::SUCCESS),
         Verb::BuildEbpf => build_ebpf::run().map(|()| ExitCode::SUCCESS),
+        Verb::Lint => lint::run().map(|()| ExitCode::SUCCESS),
     };
     done.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");
