@@ -6,6 +6,7 @@ mod host;
 mod layers;
 mod lint;
 mod setup;
+mod test;
 
 use std::process::ExitCode;
 
@@ -26,6 +27,8 @@ enum Verb {
     BuildEbpf,
     /// Check format, lints, documentation and the direction of imports
     Lint,
+    /// Run what CI runs: set up, build, lint and every test
+    Test(test::Args),
 }
 
 fn main() -> ExitCode {
@@ -33,6 +36,7 @@ fn main() -> ExitCode {
         Verb::Setup => setup::run().map(|()| ExitCode::SUCCESS),
         Verb::BuildEbpf => build_ebpf::run().map(|()| ExitCode::SUCCESS),
         Verb::Lint => lint::run().map(|()| ExitCode::SUCCESS),
+        Verb::Test(args) => test::run(&args),
     };
     done.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

@@ -10,6 +10,8 @@ use anyhow::Result;
 
 use crate::bpf::{Places, Toolchain};
 
+pub(crate) use tools::{missing as missing_tools, uid};
+
 /// Brings everything that the build and the tests need. Only the tools go into the system, and only as root.
 pub(crate) fn run() -> Result<()> {
     let places = Places::find()?;
