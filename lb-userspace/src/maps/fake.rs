@@ -106,7 +106,7 @@ impl LbMaps for FakeMaps {
             return Err(MapError::Kernel {
                 action: "write",
                 map: op.map(),
-                source: io::ErrorKind::ResourceBusy.into(),
+                cause: io::ErrorKind::ResourceBusy.into(),
             });
         }
         shared.write(op)?;

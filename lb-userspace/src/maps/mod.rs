@@ -1,15 +1,24 @@
 //! Where the kernel begins: one narrow trait over the maps that the agent writes.
 
+mod bpf;
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;
 mod op;
+mod read;
 mod record;
+mod settings;
+mod table;
 
 use std::collections::HashMap;
 
+pub use bpf::BpfMaps;
+
 use lb_common::{BackendState, BackendValue, ServiceKey, ServiceValue, Settings, SlotKey};
 pub use op::Op;
+pub use read::PinnedMaps;
 pub use record::Record;
+pub use settings::SettingsMap;
+pub use table::{Entries, Step, Table};
 
 /// What the maps hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,13 +63,13 @@ pub enum MapError {
         max_entries: u32,
     },
     /// Anything else that the kernel says.
-    #[error("cannot {action} map {map}: {source}")]
+    #[error("cannot {action} map {map}: {cause}")]
     Kernel {
         /// What was tried: `update`, `delete from`, `read`.
         action: &'static str,
         /// Name of the map.
         map: &'static str,
         /// What the kernel said.
-        source: std::io::Error,
+        cause: std::io::Error,
     },
 }
