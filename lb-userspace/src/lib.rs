@@ -25,7 +25,17 @@ pub mod maps;
 
 pub mod reconcile;
 
+pub mod datapath;
+
+pub mod flow_gc;
+
 pub mod object;
+
+pub mod sys;
+
+pub mod clock;
+
+mod causes;
 
 #[cfg(test)]
 mod testing;
