@@ -1,0 +1,184 @@
+//! Servers that answer with their name, and clients that count who answered.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, ErrorKind, Read, Write},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket},
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use anyhow::{Context, Result};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, UdpSocket as AsyncUdpSocket},
+    sync::oneshot,
+};
+
+use crate::netns::Namespace;
+
+/// How long a client waits for anything. Only a failure takes so long.
+pub const TIMEOUT: Duration = Duration::from_secs(3);
+
+/// What clients send.
+const QUESTION: &[u8] = b"who?";
+
+/// A server on a host. To every TCP segment and every datagram it answers with the host's role. Stops when dropped.
+#[derive(Debug)]
+pub struct NameServer {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl NameServer {
+    /// Listens on `port`, TCP and UDP, on every address of both families.
+    ///
+    /// # Errors
+    /// Where the port is taken.
+    pub fn start(host: &Namespace, port: u16) -> Result<Self> {
+        let name = host.role().to_owned();
+        let (stop, stopped) = oneshot::channel();
+        let (started, start) = std::sync::mpsc::channel();
+        let thread = host.spawn(move || async move {
+            let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
+            let bound =
+                async { io::Result::Ok((TcpListener::bind(any).await?, AsyncUdpSocket::bind(any).await?)) };
+            match bound.await {
+                Ok((listener, socket)) => {
+                    let _ = started.send(Ok(()));
+                    tokio::select! {
+                        () = serve_tcp(listener, &name) => {}
+                        () = serve_udp(socket, &name) => {}
+                        _ = stopped => {}
+                    }
+                }
+                Err(error) => {
+                    let _ = started.send(Err(error));
+                }
+            }
+        });
+        start.recv()?.with_context(|| format!("{}: port {port}", host.role()))?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for NameServer {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        // Its panic is reported by its own thread; a second one in a destructor would abort the test run.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+async fn serve_tcp(listener: TcpListener, name: &str) {
+    while let Ok((mut stream, _)) = listener.accept().await {
+        let name = name.to_owned();
+        tokio::spawn(async move {
+            let mut question = [0; 256];
+            while matches!(stream.read(&mut question).await, Ok(1..)) {
+                if stream.write_all(name.as_bytes()).await.is_err() {
+                    break;
+                }
+            }
+        });
+    }
+}
+
+async fn serve_udp(socket: AsyncUdpSocket, name: &str) {
+    let mut question = [0; 2048];
+    // An ICMP error for an earlier answer arrives as an error of the next call.
+    loop {
+        if let Ok((_, client)) = socket.recv_from(&mut question).await {
+            let _ = socket.send_to(name.as_bytes(), client).await;
+        }
+    }
+}
+
+/// Who answered how often.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answers {
+    /// Answers by name.
+    pub by_name: BTreeMap<String, usize>,
+    /// What went wrong, each time that something did.
+    pub failures: Vec<String>,
+}
+
+impl Answers {
+    fn ask(times: usize, mut once: impl FnMut() -> io::Result<String>) -> Self {
+        let mut answers = Self::default();
+        for _ in 0..times {
+            match once() {
+                Ok(name) => *answers.by_name.entry(name).or_default() += 1,
+                Err(error) => answers.failures.push(error.to_string()),
+            }
+        }
+        answers
+    }
+}
+
+/// A TCP connection that stays open.
+#[derive(Debug)]
+pub struct Connection(TcpStream);
+
+impl Connection {
+    /// Connects from a host.
+    ///
+    /// # Errors
+    /// What the kernel says, after [`TIMEOUT`] at the latest.
+    pub fn open(from: &Namespace, to: SocketAddr) -> io::Result<Self> {
+        from.run(|| {
+            let stream = TcpStream::connect_timeout(&to, TIMEOUT)?;
+            stream.set_read_timeout(Some(TIMEOUT))?;
+            stream.set_write_timeout(Some(TIMEOUT))?;
+            Ok(Self(stream))
+        })
+    }
+
+    /// Asks for the server's name.
+    ///
+    /// # Errors
+    /// What the kernel says, after [`TIMEOUT`] at the latest.
+    pub fn ask(&mut self) -> io::Result<String> {
+        self.0.write_all(QUESTION)?;
+        let mut name = [0; 256];
+        match self.0.read(&mut name)? {
+            0 => Err(ErrorKind::UnexpectedEof.into()),
+            length => Ok(text(&name[..length])),
+        }
+    }
+}
+
+/// Opens `times` TCP connections, one after the other, and asks each for the server's name.
+pub fn ask_tcp(from: &Namespace, to: SocketAddr, times: usize) -> Answers {
+    from.run(|| {
+        Answers::ask(times, || {
+            let stream = TcpStream::connect_timeout(&to, TIMEOUT)?;
+            stream.set_read_timeout(Some(TIMEOUT))?;
+            Connection(stream).ask()
+        })
+    })
+}
+
+/// Sends `times` datagrams, each from a port of its own, and waits for the answer to each.
+pub fn ask_udp(from: &Namespace, to: SocketAddr, times: usize) -> Answers {
+    let any: IpAddr = match to {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    from.run(|| {
+        Answers::ask(times, || {
+            let socket = UdpSocket::bind((any, 0))?;
+            socket.set_read_timeout(Some(TIMEOUT))?;
+            // A connected socket takes answers from that address only: one from the backend's own would time out.
+            socket.connect(to)?;
+            socket.send(QUESTION)?;
+            let mut name = [0; 256];
+            let length = socket.recv(&mut name)?;
+            Ok(text(&name[..length]))
+        })
+    })
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
