@@ -5,28 +5,47 @@
 /// A plain array rather than a newtype, because `bpftool` prints the field of a newtype as `__0`.
 pub type Address = [u8; 16];
 
-/// The first 12 bytes of every IPv4-mapped address.
-const V4_MAPPED_PREFIX: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
+/// The first half of every IPv4-mapped address, and what stands above the IPv4 address in the second.
+const V4_MAPPED: (u64, u64) = (0, 0xffff);
+
+/// The halves of an address as numbers. Compiled for BPF, work on single bytes takes an instruction a byte, and
+/// `u128` an alignment that the target does not have.
+#[inline(always)]
+const fn halves(address: Address) -> (u64, u64) {
+    // SAFETY: of the same size, and every bit pattern is valid for both.
+    let [first, second]: [u64; 2] = unsafe { core::mem::transmute(address) };
+    (u64::from_be(first), u64::from_be(second))
+}
 
 /// The map form of an IPv4 address given in network byte order.
 #[inline(always)]
 pub const fn from_v4(v4: [u8; 4]) -> Address {
-    [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, v4[0], v4[1], v4[2], v4[3]]
+    let second = V4_MAPPED.1 << 32 | u32::from_be_bytes(v4) as u64;
+    // SAFETY: as above.
+    unsafe { core::mem::transmute([V4_MAPPED.0.to_be(), second.to_be()]) }
 }
 
 /// Whether the address is the map form of an IPv4 address.
 ///
 /// Real IPv6 packets with such an address must be left alone: they would be taken for IPv4 ones.
 #[inline(always)]
-pub fn is_v4(address: &Address) -> bool {
-    let (head, _) = address.split_at(12);
-    head == V4_MAPPED_PREFIX
+pub const fn is_v4(address: Address) -> bool {
+    let (first, second) = halves(address);
+    first == V4_MAPPED.0 && second >> 32 == V4_MAPPED.1
 }
 
 /// The IPv4 address inside, in network byte order. Meaningless where [`is_v4`] is false.
 #[inline(always)]
-pub const fn v4(address: &Address) -> [u8; 4] {
+pub const fn v4(address: Address) -> [u8; 4] {
     [address[12], address[13], address[14], address[15]]
+}
+
+/// Zero exactly when two addresses are the same. A number, so that several comparisons make one branch: the verifier
+/// follows every branch of a program.
+#[inline(always)]
+pub const fn difference(a: Address, b: Address) -> u64 {
+    let (a, b) = (halves(a), halves(b));
+    (a.0 ^ b.0) | (a.1 ^ b.1)
 }
 
 /// The map form of an address.
@@ -59,8 +78,11 @@ mod tests {
         ] {
             let address = from_ip(ip);
             assert_eq!(to_ip(&address), ip);
-            assert_eq!(is_v4(&address), v4_expected, "{ip}");
+            assert_eq!(is_v4(address), v4_expected, "{ip}");
+            assert_eq!(difference(address, address), 0);
+            assert_ne!(difference(address, from_v4([10, 96, 0, 51])), 0);
         }
-        assert_eq!(v4(&from_v4([10, 96, 0, 50])), [10, 96, 0, 50]);
+        assert_eq!(from_v4([10, 96, 0, 50]), *b"\0\0\0\0\0\0\0\0\0\0\xff\xff\x0a\x60\0\x32");
+        assert_eq!(v4(from_v4([10, 96, 0, 50])), [10, 96, 0, 50]);
     }
 }

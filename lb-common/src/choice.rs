@@ -8,6 +8,12 @@ pub const fn slot(random: u32, count: u16) -> u16 {
     ((random as u64 * count as u64) >> 32) as u16
 }
 
+/// The slot to try after this one, so that `count` steps visit every slot of `0..count`.
+#[inline(always)]
+pub const fn next_slot(slot: u16, count: u16) -> u16 {
+    if slot as u32 + 1 < count as u32 { slot + 1 } else { 0 }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -18,6 +24,15 @@ mod tests {
         #[test]
         fn a_slot_is_always_inside_the_set(random: u32, count in 1u16..) {
             prop_assert!(slot(random, count) < count);
+        }
+
+        #[test]
+        fn the_slots_after_one_another_are_a_ring(start: u16, count in 1u16..) {
+            let start = start % count;
+            let ring = std::iter::successors(Some(start), |&slot| Some(next_slot(slot, count)));
+            let mut seen: std::vec::Vec<u16> = ring.take(usize::from(count)).collect();
+            seen.sort_unstable();
+            prop_assert!(seen.into_iter().eq(0..count));
         }
     }
 

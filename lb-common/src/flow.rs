@@ -1,7 +1,7 @@
 //! Flows: keys and values of FLOWS_NEW and FLOWS, and every decision about them.
 //!
-//! A flow has two entries, one a direction, and each direction's packets write only their own entry, so no lock
-//! and no atomic operation is needed:
+//! A flow has two entries, one a direction, and each direction's packets write what they have shown to their own
+//! entry only, so no lock and no atomic operation is needed:
 //!
 //! ```text
 //!   forward  key: client → VIP       value.translated: source → backend     (source is the client, unless NATed)
@@ -11,7 +11,7 @@
 //! What a direction has shown ([`seen`]) is kept in its entry; the state of the connection ([`Phase`]) is computed
 //! from both when somebody asks.
 
-use crate::{Address, backend::state, service::proto};
+use crate::{Address, addr, backend::state, service::proto};
 
 /// The two ends of a packet. Ports in host byte order.
 #[repr(C, align(4))]
@@ -38,6 +38,15 @@ impl Tuple {
             destination_port: self.source_port,
         }
     }
+
+    /// Whether a packet with these ends is one in the other direction.
+    #[inline(always)]
+    pub const fn is_reverse_of(&self, other: &Self) -> bool {
+        let ports = (self.source_port ^ other.destination_port) | (self.destination_port ^ other.source_port);
+        let addresses = addr::difference(self.source, other.destination)
+            | addr::difference(self.destination, other.source);
+        ports as u64 | addresses == 0
+    }
 }
 
 /// Which way a packet goes in its flow. A number in keys, see [`FlowKey::direction`].
@@ -48,6 +57,17 @@ pub enum Direction {
     Forward = 0,
     /// From the backend to the client.
     Reply = 1,
+}
+
+impl Direction {
+    /// The other one.
+    #[inline(always)]
+    pub const fn opposite(self) -> Self {
+        match self {
+            Self::Forward => Self::Reply,
+            Self::Reply => Self::Forward,
+        }
+    }
 }
 
 /// Key of FLOWS_NEW and FLOWS: a packet as it arrives at the hook that translates it.
@@ -69,6 +89,12 @@ impl FlowKey {
     #[inline(always)]
     pub const fn new(tuple: Tuple, proto: u8, direction: Direction) -> Self {
         Self { tuple, proto, direction: direction as u8, pad: 0 }
+    }
+
+    /// The key of the flow's other entry, when this one is of `direction` and its packets become `translated`.
+    #[inline(always)]
+    pub const fn other(translated: &Tuple, proto: u8, direction: Direction) -> Self {
+        Self::new(translated.reversed(), proto, direction.opposite())
     }
 }
 
@@ -95,8 +121,12 @@ pub struct FlowValue {
 
 /// Bits of [`FlowValue::flags`].
 pub mod flags {
-    /// On a reply entry: the client has since sent to the backend directly, from the same port. Replies then belong
-    /// to that conversation and pass untouched, until the next packet to the VIP clears the bit.
+    /// The client has since begun to talk to the backend directly, from the port that it used for the VIP. Replies
+    /// then belong to that conversation and pass untouched, until a packet to the VIP [reclaims](super::reclaims)
+    /// them.
+    ///
+    /// It is on both entries, so that a packet to the VIP sees it in its own. It is set on the reply entry first and
+    /// cleared there last: however the two interleave, a set bit on the reply entry has one on the forward entry.
     pub const DIRECT: u8 = 1 << 0;
 }
 
@@ -106,7 +136,8 @@ pub mod seen {
     pub const ANY: u8 = 1 << 0;
     /// TCP: a segment with FIN.
     pub const FIN: u8 = 1 << 1;
-    /// TCP: a segment with RST, and none but SYNs since.
+    /// TCP: a segment with RST and no other since; or, on a reply entry, the backend has
+    /// [taken up a direct connection](super::takes_up_direct) in place of this one.
     pub const RST: u8 = 1 << 2;
     /// Forward entry only: a packet after the backend's first reply, which for TCP carries an ACK.
     pub const ANSWERED: u8 = 1 << 3;
@@ -209,16 +240,65 @@ pub const fn is_dead(proto_number: u8, phase: Phase, idle: u64) -> bool {
     matches!(phase, Phase::Closed) || idle > idle_limit(proto_number, phase)
 }
 
+/// How long a flow has been silent at `now`, when its directions were last seen at these times. The clocks of two CPUs
+/// may differ a little, so `now` can be the smaller one.
+#[inline(always)]
+pub const fn idle(now: u64, forward_seen_at: u64, reply_seen_at: u64) -> u64 {
+    let last = if forward_seen_at > reply_seen_at { forward_seen_at } else { reply_seen_at };
+    now.saturating_sub(last)
+}
+
+/// Whether an entry's `last_seen` is to be renewed.
+#[inline(always)]
+pub const fn renews(now: u64, last_seen: u64) -> bool {
+    now.saturating_sub(last_seen) >= TOUCH_INTERVAL
+}
+
 /// Whether a segment opens a connection.
 #[inline(always)]
 pub const fn opens(proto_number: u8, tcp_flags: u8) -> bool {
     proto_number == proto::TCP && tcp_flags & (tcp::SYN | tcp::ACK | tcp::RST) == tcp::SYN
 }
 
-/// Whether the state of the flow's backend decides about this packet: for mid-flow TCP it does not.
+/// Whether a packet can be the first of a conversation: a TCP segment that opens one, and anything but TCP. Only such
+/// a packet asks for the state of its flow's backend, is bound to a backend when it has no flow, or
+/// [takes](flags::DIRECT) the replies of a flow to itself.
 #[inline(always)]
-pub const fn asks_for_backend(proto_number: u8, tcp_flags: u8) -> bool {
+pub const fn begins(proto_number: u8, tcp_flags: u8) -> bool {
     proto_number != proto::TCP || opens(proto_number, tcp_flags)
+}
+
+/// Whether a forward packet needs the reply entry, and not only its own: until the flow is established, when it may be
+/// bound afresh, when replies go elsewhere, and as often as `last_seen` is renewed (a reply entry that the kernel has
+/// evicted comes back then).
+#[inline(always)]
+pub const fn needs_reply_entry(
+    proto_number: u8,
+    tcp_flags: u8,
+    forward_seen: u8,
+    forward_flags: u8,
+    renews: bool,
+) -> bool {
+    renews
+        || forward_seen & seen::ANSWERED == 0
+        || forward_flags & flags::DIRECT != 0
+        || opens(proto_number, tcp_flags)
+}
+
+/// Whether a forward packet takes the replies back from a direct conversation. The last datagram sent decides.
+/// For TCP the backend does, because it can hold only one of the two connections: while it has not taken up the
+/// direct one, the flow is not [`Phase::Closed`], and a forged SYN has no lasting effect.
+#[inline(always)]
+pub const fn reclaims(proto_number: u8, tcp_flags: u8, phase: Phase) -> bool {
+    begins(proto_number, tcp_flags) || !matches!(phase, Phase::Closed)
+}
+
+/// Whether a packet of a direct conversation shows that the backend has taken it up, and so holds no connection of the
+/// flow with the same ends any more. A backend that still holds it answers a SYN with an ACK only (RFC 9293, section
+/// 3.10.7.4).
+#[inline(always)]
+pub const fn takes_up_direct(proto_number: u8, tcp_flags: u8) -> bool {
+    proto_number == proto::TCP && tcp_flags & (tcp::SYN | tcp::ACK) == tcp::SYN | tcp::ACK
 }
 
 /// Whether a forward packet stays with the backend of its flow; otherwise one is chosen afresh.
@@ -227,27 +307,18 @@ pub const fn asks_for_backend(proto_number: u8, tcp_flags: u8) -> bool {
 /// * A SYN stays (it is a retransmission) unless the flow is dead or the backend takes no new connections.
 /// * Other protocols stay with a backend that is listed and serving, also while it is terminating.
 ///
-/// `backend` holds the flags of BACKEND_STATE, `None` without an entry; it is not looked at where
-/// [`asks_for_backend`] is false. `idle` is in nanoseconds.
+/// `backend` holds the flags of BACKEND_STATE, 0 without an entry or when the frontend now belongs to another Service;
+/// it is not looked at where [`begins`] is false. `idle` is in nanoseconds.
 #[inline(always)]
-pub const fn keeps_backend(
-    proto_number: u8,
-    tcp_flags: u8,
-    phase: Phase,
-    idle: u64,
-    backend: Option<u32>,
-) -> bool {
-    if !asks_for_backend(proto_number, tcp_flags) {
+pub const fn keeps_backend(proto_number: u8, tcp_flags: u8, phase: Phase, idle: u64, backend: u32) -> bool {
+    if !begins(proto_number, tcp_flags) {
         return true;
     }
     if is_dead(proto_number, phase, idle) {
         return false;
     }
-    match backend {
-        None => false,
-        Some(flags) if proto_number == proto::TCP => flags & state::ACTIVE != 0,
-        Some(flags) => flags & (state::ACTIVE | state::DRAINING) != 0,
-    }
+    let good = if proto_number == proto::TCP { state::ACTIVE } else { state::ACTIVE | state::DRAINING };
+    backend & good != 0
 }
 
 #[cfg(test)]
@@ -284,7 +355,8 @@ mod tests {
     fn a_connection_lives_through_its_phases() {
         use Direction::{Forward, Reply};
         use Phase::{Closed, Closing, Established, New};
-        let rows: &[(&str, &[(Direction, u8)], &[Phase])] = &[
+        type Row = (&'static str, &'static [(Direction, u8)], &'static [Phase]);
+        let rows: &[Row] = &[
             (
                 "handshake, data, both close",
                 &[
@@ -317,10 +389,11 @@ mod tests {
     #[test]
     fn who_keeps_its_backend() {
         use Phase::{Closed, Closing, Established, New};
-        const ACTIVE: Option<u32> = Some(state::ACTIVE);
-        const DRAINING: Option<u32> = Some(state::DRAINING);
-        const GONE: Option<u32> = None;
-        let rows: &[(&str, u8, u8, Phase, u64, Option<u32>, bool)] = &[
+        const ACTIVE: u32 = state::ACTIVE;
+        const DRAINING: u32 = state::DRAINING;
+        const GONE: u32 = 0;
+        type Row = (&'static str, u8, u8, Phase, u64, u32, bool);
+        let rows: &[Row] = &[
             ("data, backend active", proto::TCP, ACK, Established, 0, ACTIVE, true),
             ("data, backend draining", proto::TCP, ACK, Established, 0, DRAINING, true),
             ("data, backend gone", proto::TCP, ACK, Established, 0, GONE, true),
@@ -345,7 +418,7 @@ mod tests {
             ("datagram, backend gone", proto::UDP, 0, Established, 0, GONE, false),
             ("datagram after 31 s without an answer", proto::UDP, 0, New, 31 * SECOND, ACTIVE, false),
             ("datagram after 119 s", proto::UDP, 0, Established, 119 * SECOND, ACTIVE, true),
-            ("a backend that is only local is in no set", proto::UDP, 0, New, 0, Some(state::LOCAL), false),
+            ("a backend that is only local is in no set", proto::UDP, 0, New, 0, state::LOCAL, false),
         ];
         for &(name, number, flags, phase, idle, backend, want) in rows {
             assert_eq!(keeps_backend(number, flags, phase, idle, backend), want, "{name}");
@@ -353,10 +426,71 @@ mod tests {
     }
 
     #[test]
+    fn who_takes_the_replies_back_from_a_direct_conversation() {
+        use Phase::{Closed, Established};
+        let rows: &[(&str, u8, u8, Phase, bool)] = &[
+            ("a datagram to the VIP", proto::UDP, 0, Established, true),
+            ("a SYN to the VIP", proto::TCP, SYN, Closed, true),
+            ("data of a live connection", proto::TCP, ACK, Established, true),
+            ("a late segment of a closed connection", proto::TCP, FIN_ACK, Closed, false),
+        ];
+        for &(name, number, flags, phase, want) in rows {
+            assert_eq!(reclaims(number, flags, phase), want, "{name}");
+        }
+        assert!(takes_up_direct(proto::TCP, SYN_ACK));
+        assert!(!takes_up_direct(proto::TCP, ACK), "a challenge ACK");
+        assert!(!takes_up_direct(proto::UDP, 0));
+    }
+
+    #[test]
+    fn an_established_flow_is_translated_from_its_own_entry() {
+        const SEEN: u8 = seen::ANY | seen::ANSWERED;
+        let rows: &[(&str, u8, u8, u8, u8, bool, bool)] = &[
+            ("data", proto::TCP, ACK, SEEN, 0, false, false),
+            ("a datagram", proto::UDP, 0, SEEN, 0, false, false),
+            ("data, not answered before", proto::TCP, ACK, seen::ANY, 0, false, true),
+            ("data after a direct SYN", proto::TCP, ACK, SEEN, flags::DIRECT, false, true),
+            ("data a second later", proto::TCP, ACK, SEEN, 0, true, true),
+            ("a SYN", proto::TCP, SYN, SEEN, 0, false, true),
+        ];
+        for &(name, number, tcp_flags, seen, flags, renews, want) in rows {
+            assert_eq!(needs_reply_entry(number, tcp_flags, seen, flags, renews), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn silence_counts_from_the_later_direction_and_never_below_zero() {
+        assert_eq!(idle(100, 10, 70), 30);
+        assert_eq!(idle(100, 70, 10), 30);
+        assert_eq!(idle(100, 101, 10), 0, "the clock of another CPU is ahead");
+        assert!(renews(TOUCH_INTERVAL, 0) && !renews(TOUCH_INTERVAL, 1) && !renews(0, 1));
+    }
+
+    #[test]
+    fn each_entry_leads_to_the_other() {
+        let client_to_vip =
+            Tuple { source: [1; 16], destination: [2; 16], source_port: 40_000, destination_port: 80 };
+        let client_to_backend = Tuple { destination: [3; 16], destination_port: 8080, ..client_to_vip };
+        let reply = FlowKey::other(&client_to_backend, proto::TCP, Direction::Forward);
+        assert_eq!(reply, FlowKey::new(client_to_backend.reversed(), proto::TCP, Direction::Reply));
+        let forward = FlowKey::other(&client_to_vip.reversed(), proto::TCP, Direction::Reply);
+        assert_eq!(forward, FlowKey::new(client_to_vip, proto::TCP, Direction::Forward));
+    }
+
+    #[test]
     fn a_reversed_tuple_reversed_is_the_tuple() {
         let tuple =
             Tuple { source: [1; 16], destination: [2; 16], source_port: 40_000, destination_port: 80 };
         assert_ne!(tuple.reversed(), tuple);
+        assert!(tuple.reversed().is_reverse_of(&tuple));
+        for other in [
+            Tuple { source: [3; 16], ..tuple },
+            Tuple { destination: [3; 16], ..tuple },
+            Tuple { source_port: 1, ..tuple },
+            Tuple { destination_port: 1, ..tuple },
+        ] {
+            assert!(!other.reversed().is_reverse_of(&tuple), "{other:?}");
+        }
         assert_eq!(tuple.reversed().reversed(), tuple);
     }
 }
