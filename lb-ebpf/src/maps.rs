@@ -1,0 +1,53 @@
+//! The maps. What they hold is described at the types, in lb-common; the agent pins them.
+//!
+//! The control maps allocate an element when it is written (`BPF_F_NO_PREALLOC`): a node pays for the Services that its
+//! cluster has, not for the largest cluster (66 MB less at the default sizes), and only the agent writes them, which can
+//! report and repeat a failed allocation. The flow maps are written for packets, where an allocation may fail under
+//! memory pressure, so they have their elements from the start. In both kinds the kernel may reuse a removed element
+//! while a program still reads it; see `lookup.rs` for what that means to a choice.
+
+use aya_ebpf::{
+    bindings::BPF_F_NO_PREALLOC,
+    btf_maps::{Array, HashMap, LruHashMap, PerCpuArray},
+    macros::btf_map,
+};
+use lb_common::{
+    BackendState, BackendValue, FlowKey, FlowValue, ServiceKey, ServiceValue, Settings, SlotKey,
+    maps::{BACKEND_STATE_SIZE, BACKENDS_SIZE, COUNTERS_SIZE, FLOWS_SIZE, SERVICES_SIZE},
+};
+
+use crate::packet::Packet;
+
+const NO_PREALLOC: usize = BPF_F_NO_PREALLOC as usize;
+
+/// Frontends, and the set of backends of each.
+#[btf_map]
+pub(crate) static SERVICES: HashMap<ServiceKey, ServiceValue, SERVICES_SIZE, NO_PREALLOC> = HashMap::new();
+
+/// Backends by block and slot.
+#[btf_map]
+pub(crate) static BACKENDS: HashMap<SlotKey, BackendValue, BACKENDS_SIZE, NO_PREALLOC> = HashMap::new();
+
+/// Whether a backend may be used, by its id.
+#[btf_map]
+pub(crate) static BACKEND_STATE: HashMap<u32, BackendState, BACKEND_STATE_SIZE, NO_PREALLOC> = HashMap::new();
+
+/// Flows whose client has not yet answered: the kernel evicts the oldest, so a flood of SYNs meets only its like.
+#[btf_map]
+pub(crate) static FLOWS_NEW: LruHashMap<FlowKey, FlowValue, FLOWS_SIZE> = LruHashMap::new();
+
+/// Flows whose client has: nothing is evicted; the agent removes the dead ones.
+#[btf_map]
+pub(crate) static FLOWS: HashMap<FlowKey, FlowValue, FLOWS_SIZE> = HashMap::new();
+
+/// What the agent tells the programs: one element.
+#[btf_map]
+pub(crate) static SETTINGS: Array<Settings, 1> = Array::new();
+
+/// Packets by verdict.
+#[btf_map]
+pub(crate) static COUNTERS: PerCpuArray<u64, COUNTERS_SIZE> = PerCpuArray::new();
+
+/// The packet that is being worked on.
+#[btf_map]
+pub(crate) static PACKET: PerCpuArray<Packet, 1> = PerCpuArray::new();
