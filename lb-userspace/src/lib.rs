@@ -25,17 +25,23 @@ pub mod maps;
 
 pub mod reconcile;
 
+pub mod object;
+
 pub mod datapath;
 
 pub mod flow_gc;
 
-pub mod object;
+pub mod admin;
 
-pub mod sys;
+pub mod agent;
 
-pub mod clock;
+pub mod cli;
 
 mod causes;
+pub mod clock;
+pub mod node;
+pub mod sys;
+pub mod table;
 
 #[cfg(test)]
 mod testing;

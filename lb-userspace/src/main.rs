@@ -1,2 +1,5 @@
-//! The readylb command.
-fn main() {}
+//! The command `readylb`.
+
+fn main() -> std::process::ExitCode {
+    lb_userspace::cli::main()
+}

@@ -7,11 +7,12 @@ mod get;
 mod render;
 mod run;
 mod status;
-mod table;
 
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::{desired::Identity, node};
 
 /// An eBPF service load balancer for Kubernetes nodes: new connections go only to endpoints that are ready now.
 #[derive(Debug, Parser)]
@@ -56,6 +57,24 @@ struct Location {
     admin_socket: PathBuf,
 }
 
+/// Who this node is, and which Services are its own.
+#[derive(Clone, Debug, Args)]
+struct IdentityArgs {
+    /// Name of this node, as endpoints name it; default: the variable NODE_NAME, else the host name
+    #[arg(long, value_name = "NAME")]
+    hostname_override: Option<String>,
+    /// Serve the Services with this value of the label service.kubernetes.io/service-proxy-name; default: those without
+    #[arg(long, value_name = "NAME")]
+    service_proxy_name: Option<String>,
+}
+
+impl IdentityArgs {
+    fn resolve(self) -> anyhow::Result<Identity> {
+        let node = node::name(self.hostname_override.as_deref())?;
+        Ok(Identity { node: node.into(), proxy_name: self.service_proxy_name.map(Into::into) })
+    }
+}
+
 /// Why a verb did not do what it was asked to.
 #[derive(Debug)]
 enum Failure {
@@ -91,4 +110,10 @@ fn report(error: &anyhow::Error, code: u8) -> ExitCode {
     // `{:#}` is the chain of causes on one line.
     eprintln!("readylb: {error:#}");
     ExitCode::from(code)
+}
+
+/// Runs a future of a verb that has no runtime of its own.
+fn block_on<T>(future: impl Future<Output = T>) -> std::io::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    Ok(runtime.block_on(future))
 }

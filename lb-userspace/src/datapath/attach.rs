@@ -28,6 +28,16 @@ pub enum Mode {
     Clsact,
 }
 
+impl Mode {
+    /// The name that users see.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tcx => "tcx",
+            Self::Clsact => "clsact",
+        }
+    }
+}
+
 /// Why a program is not on an interface.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot attach to {interface} at {}: {cause}", hook.name())]

@@ -2,16 +2,15 @@
 
 use std::net::SocketAddr;
 
-use comfy_table::{ContentArrangement, Table, presets};
-
 use super::{BackendCondition, BackendView, Document, FrontendView, NoBackends};
+use crate::table::{columns, or_dash};
 
 impl Document {
     /// Everything, table by table; those without rows are left out.
     pub fn to_tables(&self) -> String {
         let tables = [
             self.services_table(),
-            table(
+            columns(
                 ["EXCLUDED ENDPOINT", "SERVICE", "PORT", "REASON", "MESSAGE"],
                 self.excluded.iter().map(|it| {
                     let endpoint = match it.port {
@@ -30,7 +29,7 @@ impl Document {
                     ]
                 }),
             ),
-            table(
+            columns(
                 ["SKIPPED", "REASON", "MESSAGE"],
                 self.skipped.iter().map(|it| {
                     [
@@ -40,7 +39,7 @@ impl Document {
                     ]
                 }),
             ),
-            table(
+            columns(
                 ["WARNING", "MESSAGE"],
                 self.warnings.iter().map(|it| [it.object.clone(), it.message.clone()]),
             ),
@@ -51,7 +50,7 @@ impl Document {
 
     /// The frontends with their backends, one line a backend.
     pub fn services_table(&self) -> String {
-        table(
+        columns(
             ["SERVICE", "PORT", "KIND", "FRONTEND", "BACKEND", "NOTE"],
             self.frontends.iter().flat_map(rows),
         )
@@ -88,25 +87,4 @@ fn note(backend: &BackendView) -> String {
     let local = backend.local.then_some("local");
     let endpoint = backend.endpoint.as_deref();
     [endpoint, local, draining].into_iter().flatten().collect::<Vec<_>>().join(", ")
-}
-
-fn or_dash(text: &str) -> String {
-    if text.is_empty() { "-".to_owned() } else { text.to_owned() }
-}
-
-/// Columns by spaces and nothing else, so that the lines can be cut and searched.
-fn table<const N: usize>(header: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
-    let mut table = Table::new();
-    table
-        .load_preset(presets::NOTHING)
-        .set_content_arrangement(ContentArrangement::Disabled)
-        .set_header(header);
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
-    }
-    table.add_rows(rows);
-    if table.is_empty() {
-        return String::new();
-    }
-    table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
 }

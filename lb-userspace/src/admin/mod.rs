@@ -1,0 +1,11 @@
+//! The questions that a running agent answers, on a Unix socket that only root can open.
+//!
+//! HTTP/1.1 with JSON bodies: `GET /v1/status` ([`status::AgentStatus`]) and `GET /v1/render` (the desired state, as
+//! `readylb render -o json` prints it).
+
+pub mod client;
+pub mod server;
+pub mod status;
+
+/// Default of `--admin-socket`.
+pub const DEFAULT_SOCKET: &str = "/run/readylb/readylb.sock";

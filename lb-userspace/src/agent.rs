@@ -1,0 +1,217 @@
+//! Puts the parts together: `readylb run`. Nothing imports this but the command line.
+//!
+//! ```text
+//!   sources ──events──► reconciler ──ops──► maps
+//!                           ▲  │
+//!   admin socket ──requests─┘  └─status──► admin socket
+//!   keeper: programs on interfaces         flow collector ──no orphans──► reconciler
+//! ```
+
+use std::{path::PathBuf, time::Instant};
+
+use anyhow::{Context, Result, anyhow};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::{mpsc, oneshot, watch},
+    task::JoinSet,
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::{
+    admin::{
+        server,
+        status::{AgentView, Sources as SourceNames},
+    },
+    datapath::{self, Datapath, Keeper, Selection},
+    desired::Identity,
+    flow_gc::{self, FlowGc},
+    maps::BpfMaps,
+    object::OBJECT,
+    reconcile::{self, Engine},
+    source::{
+        Feed, SourceEvent,
+        kube::{self, Cluster, ClusterOptions},
+        manifest,
+    },
+};
+
+/// Events on their way to the reconciler. Sources wait when there are more.
+const EVENTS: usize = 8192;
+
+/// Requests on their way to the reconciler.
+const REQUESTS: usize = 64;
+
+/// Where objects come from.
+#[derive(Clone, Debug)]
+pub enum Sources {
+    /// The Kubernetes API.
+    Cluster(ClusterOptions),
+    /// Files and folders.
+    Manifests(Vec<PathBuf>),
+}
+
+/// What the agent is told.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where objects come from.
+    pub sources: Sources,
+    /// Who this is.
+    pub identity: Identity,
+    /// Where the programs go.
+    pub interfaces: Selection,
+    /// Where questions are answered.
+    pub admin_socket: PathBuf,
+    /// Maps and programs.
+    pub datapath: datapath::Config,
+}
+
+/// Runs until SIGTERM or SIGINT. The datapath stays, and serves on.
+///
+/// # Errors
+/// Where it cannot start, or a part of it ends.
+pub fn run(config: Config) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(start_and_wait(config))
+}
+
+async fn start_and_wait(config: Config) -> Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let stop = CancellationToken::new();
+    let mut parts = start(config, &stop).await?;
+    let outcome = tokio::select! {
+        _ = terminate.recv() => Ok(()),
+        _ = interrupt.recv() => Ok(()),
+        Some(ended) = parts.join_next() => Err(match ended {
+            Ok(Ok(name)) => anyhow!("the {name} has ended"),
+            Ok(Err(error)) => error,
+            Err(panic) => anyhow!(panic).context("a part of the agent has failed"),
+        }),
+    };
+    stop.cancel();
+    info!("stopped; the datapath serves on (`readylb cleanup` removes it)");
+    outcome
+}
+
+/// The tasks of the agent. Each runs as long as it does, and tells its name if it ends.
+type Parts = JoinSet<Result<&'static str>>;
+
+async fn start(config: Config, stop: &CancellationToken) -> Result<Parts> {
+    let started = Instant::now();
+    let mut parts = Parts::new();
+    let datapath = Datapath::open(OBJECT, &config.datapath)?;
+    for other in datapath.other_schemas() {
+        warn!("{} is of another version of readylb; `readylb cleanup` removes it", other.display());
+    }
+    let listener = server::listen(&config.admin_socket)
+        .with_context(|| format!("cannot listen on {}", config.admin_socket.display()))?;
+
+    let (events, event_queue) = mpsc::channel(EVENTS);
+    let names = start_sources(config.sources, events, stop, &mut parts).await?;
+
+    let engine = Engine::start(
+        Box::new(BpfMaps::open(datapath.folder())?),
+        reconcile::Config { identity: config.identity.clone(), feeds: names.0.len() },
+    )?;
+    let (status, status_now) = watch::channel(engine.status().clone());
+    let (requests, request_queue) = mpsc::channel(REQUESTS);
+    parts.spawn(async move {
+        reconcile::run(engine, event_queue, request_queue, status).await;
+        Ok("reconciler")
+    });
+
+    let (keeper, attachments) =
+        Keeper::new(datapath.attacher()?, config.interfaces).context("cannot watch the interfaces")?;
+    parts.spawn(async move {
+        keeper.run().await;
+        Ok("keeper of the interfaces")
+    });
+
+    let (pass, passes) = watch::channel(flow_gc::Pass::default());
+    let collector = FlowGc::open(datapath.folder())?;
+    let removals = status_now.clone();
+    parts.spawn(async move {
+        flow_gc::run(collector, move || removals.borrow().removals, pass).await;
+        Ok("flow collector")
+    });
+    parts.spawn(clear_orphan_flows(passes.clone(), requests.clone()));
+
+    let view = AgentView {
+        started,
+        node: config.identity.node.to_string(),
+        sources: names,
+        features: datapath.features().clone(),
+        reconciler: status_now,
+        attachments,
+        passes,
+        requests,
+    };
+    parts.spawn(async move {
+        server::serve(listener, view).await.context("the admin socket")?;
+        Ok("admin socket")
+    });
+    // The lock on the datapath lives as long as the agent.
+    let held = stop.clone();
+    parts.spawn(async move {
+        held.cancelled().await;
+        drop(datapath);
+        Ok("datapath")
+    });
+    info!("serving node {}", config.identity.node);
+    Ok(parts)
+}
+
+async fn start_sources(
+    sources: Sources,
+    events: mpsc::Sender<SourceEvent>,
+    stop: &CancellationToken,
+    parts: &mut Parts,
+) -> Result<SourceNames> {
+    match sources {
+        Sources::Cluster(options) => {
+            let cluster = Cluster::find(&options).await?;
+            let address = cluster.address();
+            let stop = stop.clone();
+            parts.spawn(async move {
+                let feeds = kube::Feeds { services: Feed(0), endpoint_slices: Feed(1) };
+                kube::follow(&cluster, feeds, events, kube::Timing::default(), stop).await?;
+                Ok("cluster source")
+            });
+            Ok(SourceNames(vec![format!("Services of {address}"), format!("EndpointSlices of {address}")]))
+        }
+        Sources::Manifests(paths) => {
+            let names = paths.iter().map(|path| path.display().to_string()).collect();
+            for (number, path) in paths.into_iter().enumerate() {
+                let (events, stop) = (events.clone(), stop.clone());
+                parts.spawn(async move {
+                    manifest::follow(path, Feed(number), events, manifest::Timing::default(), stop).await;
+                    Ok("manifest source")
+                });
+            }
+            Ok(SourceNames(names))
+        }
+    }
+}
+
+/// Tells the reconciler when no flow is left whose frontend has gone, so that the programs stop looking for such flows.
+async fn clear_orphan_flows(
+    mut passes: watch::Receiver<flow_gc::Pass>,
+    requests: mpsc::Sender<reconcile::Request>,
+) -> Result<&'static str> {
+    while passes.changed().await.is_ok() {
+        let pass = *passes.borrow_and_update();
+        if pass.orphans != Some(0) {
+            continue;
+        }
+        let (answer, answered) = oneshot::channel();
+        let request = reconcile::Request::ClearOrphanFlows { removals: pass.removals, answer };
+        if requests.send(request).await.is_err() {
+            break;
+        }
+        if let Ok(Err(error)) = answered.await {
+            warn!("cannot say that no flow without a frontend is left: {error}");
+        }
+    }
+    Ok("watcher of orphan flows")
+}

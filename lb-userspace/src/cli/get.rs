@@ -1,0 +1,219 @@
+//! `readylb get services`: the frontends and backends, as the maps hold them.
+
+use std::{
+    collections::HashMap,
+    net::{IpAddr, SocketAddr},
+};
+
+use clap::{Args, ValueEnum};
+use lb_common::{ServiceKey, SlotKey, addr, service::scope};
+use serde::Serialize;
+
+use super::{Failure, Location, Output, block_on};
+use crate::{
+    admin::client,
+    datapath::schema_folder,
+    desired::FrontendKind,
+    maps::{MapError, PinnedMaps},
+    model::Protocol,
+    render::{Document, FrontendView, SkippedView},
+    table::{columns, or_dash},
+};
+
+/// List what the running agent serves, as the maps hold it
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  readylb get services")]
+pub(super) struct GetArgs {
+    /// What to list
+    #[arg(value_enum)]
+    what: What,
+    #[command(flatten)]
+    location: Location,
+    /// How to print it
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Output,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// Frontends with their backends, and what is withheld
+    Services,
+}
+
+/// What is printed as JSON.
+#[derive(Serialize)]
+struct Report {
+    frontends: Vec<Row>,
+    skipped: Vec<SkippedView>,
+    warnings: Vec<crate::model::Warning>,
+}
+
+/// A frontend, in the maps or meant to be.
+#[derive(Serialize)]
+struct Row {
+    /// Null where only the maps know of it.
+    service: Option<String>,
+    port_name: Option<String>,
+    kind: Option<FrontendKind>,
+    address: IpAddr,
+    port: u16,
+    /// Null for a protocol that this version does not know.
+    protocol: Option<Protocol>,
+    /// Whether the maps have the frontend.
+    programmed: bool,
+    /// Who takes new connections, by the maps.
+    backends: Vec<RowBackend>,
+    /// Where maps and desired state differ.
+    note: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct RowBackend {
+    address: IpAddr,
+    port: u16,
+    endpoint: Option<String>,
+}
+
+pub(super) fn run(args: GetArgs) -> Result<(), Failure> {
+    let What::Services = args.what;
+    let document = block_on(client::get::<Document>(&args.location.admin_socket, "/v1/render"))??;
+    let held = Held::read(&PinnedMaps::open(&schema_folder(&args.location.bpf_root))?)?;
+    let report = Report {
+        frontends: rows(&document.frontends, held),
+        skipped: document.skipped,
+        warnings: document.warnings,
+    };
+    match args.output {
+        Output::Json => println!("{}", serde_json::to_string_pretty(&report)?),
+        Output::Table => print!("{}", text(&report)),
+    }
+    Ok(())
+}
+
+/// Frontends and the backends that take their new connections, by the maps.
+struct Held(HashMap<ServiceKey, Vec<SocketAddr>>);
+
+impl Held {
+    fn read(maps: &PinnedMaps) -> Result<Self, MapError> {
+        let mut held = HashMap::new();
+        for entry in maps.services.iter() {
+            let (key, value) = entry?;
+            let slots = (0..value.set.count).map(|slot| SlotKey { block: value.set.block, slot, pad: 0 });
+            let mut backends = Vec::new();
+            for slot in slots {
+                // A set that changed meanwhile: its block may be gone, and the next call shows the new one.
+                if let Some(backend) = maps.backends.get(&slot)? {
+                    backends.push(SocketAddr::new(addr::to_ip(&backend.address), backend.port));
+                }
+            }
+            held.insert(key, backends);
+        }
+        Ok(Self(held))
+    }
+}
+
+fn rows(desired: &[FrontendView], Held(mut held): Held) -> Vec<Row> {
+    let mut rows: Vec<Row> = desired.iter().map(|view| row(view, held.remove(&key(view)))).collect();
+    let mut unknown: Vec<_> = held.into_iter().collect();
+    unknown.sort_unstable_by_key(|(key, _)| *key);
+    rows.extend(unknown.into_iter().map(|(key, backends)| Row {
+        service: None,
+        port_name: None,
+        kind: None,
+        address: addr::to_ip(&key.address),
+        port: key.port,
+        protocol: Protocol::from_number(key.proto),
+        programmed: true,
+        backends: backends.into_iter().map(|it| backend(it, None)).collect(),
+        note: Some("in the maps only: it goes when every source has completed its first list"),
+    }));
+    rows
+}
+
+fn row(view: &FrontendView, held: Option<Vec<SocketAddr>>) -> Row {
+    let mut wanted: Vec<_> = view.backends.iter().map(|it| SocketAddr::new(it.address, it.port)).collect();
+    let note = match &held {
+        None => Some("not in the maps yet"),
+        Some(held) => {
+            let mut held = held.clone();
+            held.sort_unstable();
+            wanted.sort_unstable();
+            (held != wanted).then_some("the maps do not hold the desired backends yet")
+        }
+    };
+    let endpoint = |address: SocketAddr| {
+        let found = view.backends.iter().find(|it| SocketAddr::new(it.address, it.port) == address);
+        found.and_then(|it| it.endpoint.clone())
+    };
+    Row {
+        service: Some(view.service.clone()),
+        port_name: Some(view.port_name.clone()),
+        kind: Some(view.kind),
+        address: view.address,
+        port: view.port,
+        protocol: Some(view.protocol),
+        programmed: held.is_some(),
+        backends: held.unwrap_or_default().into_iter().map(|it| backend(it, endpoint(it))).collect(),
+        note,
+    }
+}
+
+fn backend(address: SocketAddr, endpoint: Option<String>) -> RowBackend {
+    RowBackend { address: address.ip(), port: address.port(), endpoint }
+}
+
+fn key(view: &FrontendView) -> ServiceKey {
+    ServiceKey {
+        address: addr::from_ip(view.address),
+        port: view.port,
+        proto: view.protocol.number(),
+        scope: scope::ANY,
+    }
+}
+
+fn text(report: &Report) -> String {
+    let services = columns(
+        ["SERVICE", "PORT", "KIND", "FRONTEND", "BACKEND", "NOTE"],
+        report.frontends.iter().flat_map(lines),
+    );
+    let skipped = columns(
+        ["SKIPPED", "REASON", "MESSAGE"],
+        report.skipped.iter().map(|it| {
+            [or_dash(it.service.as_deref().unwrap_or_default()), it.reason.clone(), it.message.clone()]
+        }),
+    );
+    let warnings = columns(
+        ["WARNING", "MESSAGE"],
+        report.warnings.iter().map(|it| [it.object.clone(), it.message.clone()]),
+    );
+    let tables: Vec<_> =
+        [services, skipped, warnings].into_iter().filter(|table| !table.is_empty()).collect();
+    if tables.is_empty() { "no Services\n".to_owned() } else { tables.join("\n") }
+}
+
+fn lines(row: &Row) -> Vec<[String; 6]> {
+    let protocol = row.protocol.map_or_else(|| "?".to_owned(), |protocol| protocol.to_string());
+    let mut head = [
+        or_dash(row.service.as_deref().unwrap_or_default()),
+        or_dash(row.port_name.as_deref().unwrap_or_default()),
+        row.kind.map_or_else(|| "-".to_owned(), |kind| kind.to_string()),
+        format!("{}/{protocol}", SocketAddr::new(row.address, row.port)),
+    ];
+    let mut notes = row.note.map(str::to_owned);
+    let mut backends: Vec<_> = row
+        .backends
+        .iter()
+        .map(|it| (SocketAddr::new(it.address, it.port).to_string(), it.endpoint.clone()))
+        .collect();
+    if backends.is_empty() {
+        backends.push(("-".to_owned(), Some("no usable endpoint".to_owned())));
+    }
+    backends
+        .into_iter()
+        .map(|(address, endpoint)| {
+            let [service, port, kind, frontend] = std::mem::take(&mut head);
+            let note: Vec<_> = [endpoint, notes.take()].into_iter().flatten().collect();
+            [service, port, kind, frontend, address, note.join("; ")]
+        })
+        .collect()
+}

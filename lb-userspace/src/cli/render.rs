@@ -1,0 +1,85 @@
+//! `readylb render`: the desired state of some manifests.
+
+use std::{
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use anyhow::anyhow;
+use clap::Args;
+
+use super::{Failure, IdentityArgs, Output};
+use crate::{
+    desired::{Desired, Identity, compile},
+    model::Store,
+    render::Document,
+    source::{Event, Feed, SourceEvent, manifest},
+};
+
+/// Print the desired state for some manifests; needs no root and no kernel
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  kubectl get services,endpointslices -A -o yaml | readylb render --manifests -"
+)]
+pub(super) struct RenderArgs {
+    /// File or folder to read, `-` for standard input (repeatable)
+    #[arg(long, value_name = "PATH", required = true)]
+    manifests: Vec<PathBuf>,
+    #[command(flatten)]
+    identity: IdentityArgs,
+    /// How to print it
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Output,
+}
+
+pub(super) fn run(args: RenderArgs) -> Result<(), Failure> {
+    let identity = args.identity.resolve()?;
+    let mut store = Store::new(args.manifests.len());
+    let mut wrong = Vec::new();
+    for (number, path) in args.manifests.iter().enumerate() {
+        match read(path) {
+            Ok(contents) => fill(&mut store, Feed(number), contents),
+            Err(errors) => wrong.extend(errors.0),
+        }
+    }
+    if let Some((last, others)) = wrong.split_last() {
+        // All that is wrong, so that it can be mended at once; the last one is the error of the verb.
+        others.iter().for_each(|error| eprintln!("readylb: {error}"));
+        return Err(Failure::BadInput(anyhow!("{last}")));
+    }
+    let document = document(&mut store, &identity);
+    let text = match args.output {
+        Output::Json => serde_json::to_string_pretty(&document)? + "\n",
+        Output::Table => document.to_tables(),
+    };
+    match io::stdout().write_all(text.as_bytes()) {
+        // Whoever reads has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => Ok(other?),
+    }
+}
+
+fn read(path: &Path) -> Result<manifest::Contents, manifest::ManifestErrors> {
+    if path == Path::new("-") {
+        manifest::read_from(io::stdin().lock(), "standard input")
+    } else {
+        manifest::read(path)
+    }
+}
+
+fn fill(store: &mut Store, feed: Feed, contents: manifest::Contents) {
+    let applied = contents.objects.into_values().map(Event::Apply);
+    let said = [Event::Warnings(contents.warnings), Event::ListComplete];
+    for event in [Event::ListStarted].into_iter().chain(applied).chain(said) {
+        store.handle(SourceEvent { feed, event });
+    }
+}
+
+fn document(store: &mut Store, identity: &Identity) -> Document {
+    let mut desired = Desired::default();
+    for key in store.take_dirty() {
+        let service = store.service(&key).map(|service| compile(service, &store.slices_of(&key), identity));
+        desired.update(&key, service);
+    }
+    Document::new(&identity.node, &desired, store)
+}

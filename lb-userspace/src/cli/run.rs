@@ -1,0 +1,99 @@
+//! `readylb run`: the agent.
+
+use std::{path::PathBuf, time::Duration};
+
+use anyhow::Context;
+use clap::Args;
+
+use super::{Failure, IdentityArgs, Location};
+use crate::{
+    agent::{self, Sources},
+    datapath::{self, Selection, TcAttach},
+    source::kube::ClusterOptions,
+};
+
+/// Run the agent: watch Services and endpoints, and program the datapath.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  readylb run --manifests /etc/readylb --interface 'veth*'")]
+pub(super) struct RunArgs {
+    /// Read objects from this file or folder and watch it, instead of a cluster (repeatable)
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["kubeconfig", "master"])]
+    manifests: Vec<PathBuf>,
+    /// Reach the cluster as this file says; default: in-cluster, else the usual kubeconfig
+    #[arg(long, value_name = "PATH")]
+    kubeconfig: Option<PathBuf>,
+    /// Address of the API server, in place of the one that the configuration names
+    #[arg(long, value_name = "URL")]
+    master: Option<String>,
+    #[command(flatten)]
+    identity: IdentityArgs,
+    /// Serve on interfaces with such names (repeatable; default: veths, tunnels and uplinks)
+    #[arg(long, value_name = "GLOB")]
+    interface: Vec<String>,
+    #[command(flatten)]
+    location: Location,
+    /// Size of a map, in entries, when it is first made (repeatable)
+    #[arg(long, value_name = "NAME=N", value_parser = map_size)]
+    map_size: Vec<(String, u32)>,
+    /// How long after the first start TCP connections of the proxy before this one may pass
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "1h")]
+    migration_window: Duration,
+    /// How programs are put on interfaces
+    #[arg(long, value_enum, default_value_t)]
+    tc_attach: TcAttach,
+}
+
+fn map_size(text: &str) -> Result<(String, u32), String> {
+    let (name, size) = text.split_once('=').ok_or("expected NAME=N, as in SERVICES=4096")?;
+    if !datapath::SIZABLE.contains(&name) {
+        return Err(format!(
+            "no map {name} whose size can be chosen; there are {}",
+            datapath::SIZABLE.join(", ")
+        ));
+    }
+    match size.parse() {
+        Ok(size) if size > 0 => Ok((name.to_owned(), size)),
+        _ => Err(format!("{size:?} is not a number of entries")),
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let span: jiff::SignedDuration =
+        text.parse().map_err(|error| format!("{error}; expected something like 1h30m"))?;
+    Duration::try_from(span).map_err(|_| "a window is not negative".to_owned())
+}
+
+pub(super) fn run(args: RunArgs) -> Result<(), Failure> {
+    tracing_subscriber::fmt()
+        .with_env_filter(log_filter())
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .init();
+    let interfaces = Selection::from_patterns(args.interface.iter().map(String::as_str))
+        .context("--interface")
+        .map_err(Failure::BadInput)?;
+    let sources = if args.manifests.is_empty() {
+        Sources::Cluster(ClusterOptions { kubeconfig: args.kubeconfig, master: args.master })
+    } else {
+        Sources::Manifests(args.manifests)
+    };
+    let config = agent::Config {
+        sources,
+        identity: args.identity.resolve()?,
+        interfaces,
+        admin_socket: args.location.admin_socket,
+        datapath: datapath::Config {
+            bpf_root: args.location.bpf_root,
+            map_sizes: args.map_size.into_iter().collect(),
+            migration_window: args.migration_window,
+            tc_attach: args.tc_attach,
+        },
+    };
+    agent::run(config)?;
+    Ok(())
+}
+
+/// What `RUST_LOG` says, else everything from `info` on.
+fn log_filter() -> tracing_subscriber::EnvFilter {
+    tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into())
+}

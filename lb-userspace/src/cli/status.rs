@@ -1,0 +1,134 @@
+//! `readylb status`: the running agent, and what the maps really hold.
+
+use std::{collections::BTreeMap, path::Path};
+
+use clap::Args;
+use lb_common::{Verdict, maps};
+use serde::Serialize;
+
+use super::{Failure, Location, Output, block_on};
+use crate::{
+    admin::{client, status::AgentStatus},
+    datapath::schema_folder,
+    maps::{MapError, PinnedMaps},
+    table::columns,
+};
+
+/// Show the running agent, and what the maps really hold
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  readylb status -o json")]
+pub(super) struct StatusArgs {
+    #[command(flatten)]
+    location: Location,
+    /// How to print it
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Output,
+}
+
+/// What is printed as JSON.
+#[derive(Serialize)]
+struct Report<'a> {
+    /// What the agent says; null where none answers.
+    agent: Option<&'a AgentStatus>,
+    /// What is pinned; null where nothing is.
+    maps: Option<&'a MapsReport>,
+}
+
+#[derive(Serialize)]
+struct MapsReport {
+    folder: String,
+    entries: BTreeMap<&'static str, Fill>,
+    packets: BTreeMap<&'static str, u64>,
+}
+
+#[derive(Serialize)]
+struct Fill {
+    entries: usize,
+    size: u32,
+}
+
+pub(super) fn run(args: StatusArgs) -> Result<(), Failure> {
+    let answer = block_on(client::get::<AgentStatus>(&args.location.admin_socket, "/v1/status"))?;
+    let pinned = maps_report(&schema_folder(&args.location.bpf_root));
+    match args.output {
+        Output::Json => {
+            let maps = pinned.as_ref().ok().and_then(Option::as_ref);
+            let report = Report { agent: answer.as_ref().ok(), maps };
+            println!("{}", serde_json::to_string_pretty(&report)?);
+        }
+        Output::Table => {
+            if let Ok(agent) = &answer {
+                print!("{}", agent_text(agent));
+            }
+            match &pinned {
+                Ok(Some(maps)) => print!("\n{}", maps_text(maps)),
+                Ok(None) => println!("no maps are pinned under {}", args.location.bpf_root.display()),
+                Err(_) => {}
+            }
+        }
+    }
+    pinned?;
+    answer?;
+    Ok(())
+}
+
+/// What the pinned maps hold; `None` where none are pinned.
+fn maps_report(folder: &Path) -> Result<Option<MapsReport>, MapError> {
+    if !folder.join(maps::SERVICES).exists() {
+        return Ok(None);
+    }
+    let pinned = PinnedMaps::open(folder)?;
+    let entries = [
+        (maps::SERVICES, Fill { entries: pinned.services.count()?, size: pinned.services.max_entries() }),
+        (maps::BACKENDS, Fill { entries: pinned.backends.count()?, size: pinned.backends.max_entries() }),
+        (maps::BACKEND_STATE, Fill { entries: pinned.states.count()?, size: pinned.states.max_entries() }),
+        (maps::FLOWS_NEW, Fill { entries: pinned.flows_new.count()?, size: pinned.flows_new.max_entries() }),
+        (maps::FLOWS, Fill { entries: pinned.flows.count()?, size: pinned.flows.max_entries() }),
+    ];
+    let packets = pinned.counters()?.into_iter().map(|(verdict, count)| (verdict.name(), count)).collect();
+    Ok(Some(MapsReport { folder: folder.display().to_string(), entries: entries.into(), packets }))
+}
+
+fn agent_text(agent: &AgentStatus) -> String {
+    let AgentStatus { version, node, pid, uptime_seconds, reconciler, .. } = agent;
+    let mut text = format!("readylb {version} on node {node}, pid {pid}, up {uptime_seconds} s\n\n");
+    let sources = agent.sources.iter().zip(&reconciler.feeds).map(|(name, feed)| {
+        let listed = if feed.synced { "complete" } else { "first list not complete" };
+        [name.clone(), listed.to_owned(), feed.failing.clone().unwrap_or_default()]
+    });
+    text += &columns(["SOURCE", "STATE", "ERROR"], sources);
+    text += "\n";
+    let interfaces = agent.attachments.interfaces.iter().map(|interface| {
+        let hooks: Vec<_> = interface.hooks.iter().map(|hook| hook.name()).collect();
+        let mode = interface.mode.name().to_owned();
+        [interface.name.clone(), hooks.join(","), mode, interface.error.clone().unwrap_or_default()]
+    });
+    text += &columns(["INTERFACE", "HOOKS", "BY", "ERROR"], interfaces);
+    let beyond = reconciler.frontends - reconciler.programmable;
+    text += &format!(
+        "\n{} Services, {} frontends: {} in the maps of {} that belong there, {beyond} withheld (readylb get services \
+         says why)\n",
+        reconciler.services, reconciler.frontends, reconciler.programmed, reconciler.programmable
+    );
+    text += &format!("generation {} desired, {} applied\n", reconciler.generation, reconciler.applied);
+    for (object, error) in &reconciler.errors {
+        text += &format!("error: {object}: {error}\n");
+    }
+    if reconciler.warnings > 0 {
+        text += &format!("{} warnings (readylb get services lists them)\n", reconciler.warnings);
+    }
+    text
+}
+
+fn maps_text(maps: &MapsReport) -> String {
+    let fill =
+        |(name, fill): (&&str, &Fill)| [(*name).to_owned(), fill.entries.to_string(), fill.size.to_string()];
+    let mut text = columns(["MAP", "ENTRIES", "SIZE"], maps.entries.iter().map(fill));
+    text += "\n";
+    let described = Verdict::ALL.iter().filter_map(|verdict| {
+        let count = maps.packets.get(verdict.name())?;
+        Some([verdict.name().to_owned(), count.to_string(), verdict.describe().to_owned()])
+    });
+    text += &columns(["PACKETS", "COUNT", "MEANING"], described);
+    text
+}
