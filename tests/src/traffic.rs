@@ -4,11 +4,13 @@ use std::{
     collections::BTreeMap,
     io::{self, ErrorKind, Read, Write},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket},
+    sync::atomic::{AtomicBool, Ordering},
     thread::JoinHandle,
     time::Duration,
 };
 
 use anyhow::{Context, Result};
+use nix::sys::socket::{setsockopt, sockopt};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, UdpSocket as AsyncUdpSocket},
@@ -116,6 +118,15 @@ impl Answers {
     }
 }
 
+impl Answers {
+    fn add(&mut self, other: Self) {
+        for (name, count) in other.by_name {
+            *self.by_name.entry(name).or_default() += count;
+        }
+        self.failures.extend(other.failures);
+    }
+}
+
 /// A TCP connection that stays open.
 #[derive(Debug)]
 pub struct Connection(TcpStream);
@@ -156,6 +167,23 @@ pub fn ask_tcp(from: &Namespace, to: SocketAddr, times: usize) -> Answers {
             stream.set_read_timeout(Some(TIMEOUT))?;
             Connection(stream).ask()
         })
+    })
+}
+
+/// Opens TCP connections, one after the other, until `stop`, and asks each for the server's name. Each is closed by RST, or
+/// TIME_WAIT would soon have every port of the client.
+pub fn storm_tcp(from: &Namespace, to: SocketAddr, stop: &AtomicBool) -> Answers {
+    from.run(|| {
+        let mut answers = Answers::default();
+        while !stop.load(Ordering::Relaxed) {
+            answers.add(Answers::ask(1, || {
+                let stream = TcpStream::connect_timeout(&to, TIMEOUT)?;
+                stream.set_read_timeout(Some(TIMEOUT))?;
+                setsockopt(&stream, sockopt::Linger, &libc::linger { l_onoff: 1, l_linger: 0 })?;
+                Connection(stream).ask()
+            }));
+        }
+        answers
     })
 }
 
