@@ -2,6 +2,7 @@
 
 mod bpf;
 mod build_ebpf;
+mod demo;
 mod host;
 mod layers;
 mod lint;
@@ -25,6 +26,8 @@ enum Verb {
     Setup,
     /// Compile the eBPF programs and print the path of the object
     BuildEbpf,
+    /// Show the main job in network namespaces: traffic follows readiness
+    Demo,
     /// Check format, lints, documentation and the direction of imports
     Lint,
     /// Run what CI runs: set up, build, lint and every test
@@ -35,6 +38,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().verb {
         Verb::Setup => setup::run().map(|()| ExitCode::SUCCESS),
         Verb::BuildEbpf => build_ebpf::run().map(|()| ExitCode::SUCCESS),
+        Verb::Demo => demo::run().map(|()| ExitCode::SUCCESS),
         Verb::Lint => lint::run().map(|()| ExitCode::SUCCESS),
         Verb::Test(args) => test::run(&args),
     };
