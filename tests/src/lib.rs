@@ -12,7 +12,8 @@
 //!
 //! * [`netns`]: hosts, and the shapes in which pods are connected.
 //! * [`traffic`]: servers that answer with their name, and clients that count who answered.
-//! * [`datapath`]: the datapath without its agent, on a [`bpf_root`] of its own; [`foreign`]: programs of others.
+//! * [`datapath`]: the datapath without its agent, on a [`bpf_root`] of its own; [`foreign`]: programs of others;
+//!   [`frames`]: what is on an interface.
 //! * [`agent`]: agents as processes; [`manifests`]: the objects that they are given; [`apiserver`]: a Kubernetes API
 //!   server.
 #![expect(
@@ -28,6 +29,7 @@ pub mod conversation;
 pub mod datapath;
 pub mod flows;
 pub mod foreign;
+pub mod frames;
 pub mod manifests;
 pub mod netns;
 pub mod packet;
