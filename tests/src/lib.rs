@@ -8,6 +8,8 @@
 //!   reads what the programs have written, [`received_sum`] adds a sum that hardware has made.
 //! * [`conversation`]: what flows are made of.
 //!
+//! Objects, and what the core makes of them: [`scenario`].
+//!
 //! Hosts, and what runs on them:
 //!
 //! * [`netns`]: hosts, and the shapes in which pods are connected.
@@ -35,5 +37,6 @@ pub mod netns;
 pub mod packet;
 pub mod prog;
 pub mod received_sum;
+pub mod scenario;
 pub mod seed;
 pub mod traffic;

@@ -66,8 +66,8 @@ fn rows(frontend: &FrontendView) -> Vec<[String; 6]> {
     ];
     if frontend.backends.is_empty() {
         let note = match frontend.no_backends {
-            NoBackends::Reject => "refused: no usable endpoint",
-            NoBackends::Drop => "dropped: no endpoint on this node, and the policy is Local",
+            NoBackends::Reject => "no usable endpoint (reject)",
+            NoBackends::Drop => "no endpoint on this node, and the policy is Local (drop)",
         };
         let [service, port, kind, address] = first;
         return vec![[service, port, kind, address, "-".to_owned(), note.to_owned()]];

@@ -149,10 +149,10 @@ Service default/web      trafficDistribution is not obeyed
 fn a_frontend_without_backends_says_what_becomes_of_its_traffic() {
     let elsewhere = web_slice(&[]).with(endpoint(BACKEND_2).on(OTHER_NODE));
     let rows = [
-        (vec![apply(0, web())], "refused: no usable endpoint"),
+        (vec![apply(0, web())], "no usable endpoint (reject)"),
         (
             vec![apply(0, web().local()), apply(0, elsewhere)],
-            "dropped: no endpoint on this node, and the policy is Local",
+            "no endpoint on this node, and the policy is Local (drop)",
         ),
     ];
     for (events, note) in rows {

@@ -1,0 +1,131 @@
+//! Stories of objects and of what the agent makes of them, as text.
+//!
+//! ```text
+//! The heading says what the story shows.
+//! === write web.yaml      the manifest is now what follows
+//! === remove web.yaml     it is gone
+//! === kill                the agent is, and the next one takes over its maps
+//! === expect              the tables of `readylb render`, the same as what follows
+//! ```
+//!
+//! The maps fail now and then, and after every step hold exactly what the tables say.
+
+use std::{collections::BTreeSet, fs, net::SocketAddr, path::Path};
+
+use anyhow::{Context, Result, bail, ensure};
+use lb_common::{SlotKey, addr};
+use lb_userspace::{
+    desired::Identity,
+    maps::fake::FakeMaps,
+    model::Protocol,
+    reconcile::{Config, Engine},
+    render::Document,
+    source::{Event, Feed, SourceEvent, manifest},
+};
+use tempfile::TempDir;
+use tokio::time::Instant;
+
+/// The node on which the stories happen.
+pub const NODE: &str = "node-a";
+
+/// Runs the story in a file.
+///
+/// # Errors
+/// The step that is not as expected, with both texts.
+pub fn run(path: &Path) -> Result<()> {
+    let text = fs::read_to_string(path)?;
+    let mut story = Story::begin()?;
+    let mut steps = text.split("\n=== ");
+    // The heading.
+    steps.next();
+    for (number, step) in steps.enumerate() {
+        let (command, body) = step.split_once('\n').unwrap_or((step, ""));
+        story
+            .step(command.trim(), body)
+            .with_context(|| format!("{}, step {}: {command}", path.display(), number + 1))?;
+    }
+    ensure!(story.expectations > 0, "{} expects nothing", path.display());
+    Ok(())
+}
+
+struct Story {
+    folder: TempDir,
+    maps: FakeMaps,
+    engine: Engine,
+    now: Instant,
+    expectations: usize,
+}
+
+impl Story {
+    fn begin() -> Result<Self> {
+        let maps = FakeMaps::new(1);
+        let engine = start(&maps)?;
+        Ok(Self { folder: TempDir::new()?, maps, engine, now: Instant::now(), expectations: 0 })
+    }
+
+    fn step(&mut self, command: &str, body: &str) -> Result<()> {
+        match command.split_once(' ').unwrap_or((command, "")) {
+            ("write", name) => fs::write(self.folder.path().join(name), body)?,
+            ("remove", name) => fs::remove_file(self.folder.path().join(name))?,
+            ("kill", "") => self.engine = start(&self.maps)?,
+            ("expect", "") => {
+                let document = self.settle()?;
+                // Messages name files; the folder has another name each time.
+                let tables = document.to_tables().replace(&format!("{}/", self.folder.path().display()), "");
+                ensure!(tables.trim() == body.trim(), "expected:\n{body}\nbut it is:\n{tables}");
+                self.assert_maps_hold(&document)?;
+                self.expectations += 1;
+            }
+            _ => bail!("there is no such step"),
+        }
+        Ok(())
+    }
+
+    /// Says what is in the folder, as a list, and goes on until nothing is left to do.
+    fn settle(&mut self) -> Result<Document> {
+        let contents = manifest::read(self.folder.path())?;
+        let applied = contents.objects.into_values().map(Event::Apply);
+        let end = [Event::Warnings(contents.warnings), Event::ListComplete];
+        for event in [Event::ListStarted].into_iter().chain(applied).chain(end) {
+            self.engine.handle(SourceEvent { feed: Feed(0), event });
+        }
+        self.engine.step(self.now);
+        while let Some(next) = self.engine.next_step(self.now) {
+            self.now = next.max(self.now);
+            self.engine.step(self.now);
+        }
+        Ok(self.engine.render())
+    }
+
+    fn assert_maps_hold(&self, document: &Document) -> Result<()> {
+        let want: BTreeSet<_> = document
+            .frontends
+            .iter()
+            .map(|frontend| {
+                let backends: BTreeSet<_> =
+                    frontend.backends.iter().map(|it| SocketAddr::new(it.address, it.port)).collect();
+                (SocketAddr::new(frontend.address, frontend.port), frontend.protocol, backends)
+            })
+            .collect();
+        let holds = self.maps.holds();
+        let mut held = BTreeSet::new();
+        for (key, value) in &holds.services {
+            let mut backends = BTreeSet::new();
+            for slot in 0..value.set.count {
+                let slot = SlotKey { block: value.set.block, slot, pad: 0 };
+                let backend =
+                    holds.backends.get(&slot).context("a frontend leads to a slot that is missing")?;
+                backends.insert(SocketAddr::new(addr::to_ip(&backend.address), backend.port));
+            }
+            let protocol = Protocol::from_number(key.proto).context("a protocol that there is not")?;
+            held.insert((SocketAddr::new(addr::to_ip(&key.address), key.port), protocol, backends));
+        }
+        ensure!(held == want, "the maps hold {held:#?}\nand not {want:#?}");
+        Ok(())
+    }
+}
+
+fn start(maps: &FakeMaps) -> Result<Engine> {
+    let identity = Identity { node: NODE.into(), proxy_name: None };
+    Ok(Engine::start(Box::new(maps.clone()), Config { identity, feeds: 1 })?)
+}
