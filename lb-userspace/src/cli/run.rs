@@ -93,7 +93,9 @@ pub(super) fn run(args: RunArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What `RUST_LOG` says, else everything from `info` on.
+/// What `RUST_LOG` says, else everything from `info` on. What the client library says about failing requests, the sources
+/// say in one sentence and once.
 fn log_filter() -> tracing_subscriber::EnvFilter {
-    tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into())
+    const DEFAULT: &str = "info,kube_client=off,kube_runtime=off";
+    tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| DEFAULT.into())
 }

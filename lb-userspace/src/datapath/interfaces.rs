@@ -4,7 +4,8 @@
 //!
 //! * every veth: the node's end of a pod, also where it is a port of a bridge (two pods of one bridge reach each other
 //!   through their ports alone), and the uplink of a node that is itself a container;
-//! * tunnel devices;
+//! * tunnel devices whose packets have an Ethernet header (VXLAN, Geneve). Those without (WireGuard, IPIP) are left out: the
+//!   programs cannot read their packets, and pods behind them are served at the pod's own veth;
 //! * uplinks: network cards (Ethernet devices without a software kind) and bonds of them.
 //!
 //! A packet that crosses several of them is translated at the first and matches nothing at the others.
@@ -53,26 +54,8 @@ pub enum Selection {
     Named(GlobSet),
 }
 
-/// Kinds of tunnel devices, as `ip -details link` shows them.
-const TUNNELS: [&str; 17] = [
-    "vxlan",
-    "geneve",
-    "ipip",
-    "ip6tnl",
-    "sit",
-    "gre",
-    "gretap",
-    "ip6gre",
-    "ip6gretap",
-    "erspan",
-    "ip6erspan",
-    "vti",
-    "vti6",
-    "xfrm",
-    "wireguard",
-    "tun",
-    "bareudp",
-];
+/// Kinds of tunnel devices that carry Ethernet frames, as `ip -details link` shows them.
+const TUNNELS: [&str; 7] = ["vxlan", "geneve", "gretap", "ip6gretap", "erspan", "ip6erspan", "tun"];
 
 /// Kinds that join interfaces into one: the joint one sees the packets of its ports.
 const JOINTS: [&str; 2] = ["bond", "team"];
@@ -99,6 +82,11 @@ impl Selection {
         if link.loopback {
             return Err("the loopback device carries nothing that comes from or goes to a pod");
         }
+        if !link.ethernet {
+            return Err(
+                "its packets have no Ethernet header, and the programs read only those that have one",
+            );
+        }
         match self {
             Self::Named(patterns) if patterns.is_match(&link.name) => Ok(Role::Named),
             Self::Named(_) => Err("no --interface pattern matches its name"),
@@ -115,7 +103,7 @@ fn standard_role(link: &Link) -> Result<Role, &'static str> {
         Some("veth") => Ok(Role::Veth),
         Some(kind) if TUNNELS.contains(&kind) => Ok(Role::Tunnel),
         Some(kind) if JOINTS.contains(&kind) => Ok(Role::Uplink),
-        None if link.ethernet => Ok(Role::Uplink),
+        None => Ok(Role::Uplink),
         Some("bridge") => Err("the ports of the bridge see its packets"),
         Some("vlan") => Err("the interface below sees its packets, with their tags"),
         Some("ipvlan" | "macvlan" | "ipvtap" | "macvtap") => Err("ipvlan and macvlan pods are not served"),
@@ -139,8 +127,9 @@ mod tests {
             (link("cali1234", Some("veth")), Some(Role::Veth)),
             (port("bridge", link("veth1234", Some("veth"))), Some(Role::Veth)),
             (link("flannel.1", Some("vxlan")), Some(Role::Tunnel)),
-            (Link { ethernet: false, ..link("tunl0", Some("ipip")) }, Some(Role::Tunnel)),
-            (Link { ethernet: false, ..link("wg0", Some("wireguard")) }, Some(Role::Tunnel)),
+            (Link { ethernet: false, ..link("tunl0", Some("ipip")) }, None),
+            (Link { ethernet: false, ..link("wg0", Some("wireguard")) }, None),
+            (link("tap0", Some("tun")), Some(Role::Tunnel)),
             (link("eth0", None), Some(Role::Uplink)),
             (port("bridge", link("eth0", None)), Some(Role::Uplink)),
             (link("bond0", Some("bond")), Some(Role::Uplink)),
