@@ -2,7 +2,10 @@
 
 use std::{
     fs, io,
-    os::unix::{fs::PermissionsExt, net::UnixStream},
+    os::unix::{
+        fs::{FileTypeExt, PermissionsExt},
+        net::UnixStream,
+    },
     path::Path,
 };
 
@@ -20,14 +23,24 @@ pub fn listen(path: &Path) -> io::Result<UnixListener> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
-    match UnixStream::connect(path) {
-        Ok(_) => return Err(io::Error::new(io::ErrorKind::AddrInUse, "another agent answers there")),
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path)?,
-        Err(_) => {}
-    }
+    remove_stale(path)?;
     let listener = UnixListener::bind(path)?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
     Ok(listener)
+}
+
+/// Removes a socket that a killed agent has left. Tells whether there was one.
+///
+/// # Errors
+/// Where it cannot be removed. One that somebody listens on, or a file that is no socket, is left alone.
+pub fn remove_stale(path: &Path) -> io::Result<bool> {
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    let is_stale = is_socket
+        && UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+    if is_stale {
+        fs::remove_file(path)?;
+    }
+    Ok(is_stale)
 }
 
 /// Answers until the listener fails.
@@ -47,4 +60,30 @@ async fn status(State(view): State<AgentView>) -> Json<AgentStatus> {
 async fn render(State(view): State<AgentView>) -> Result<Json<Document>, (StatusCode, &'static str)> {
     let document = view.document().await;
     document.map(Json).ok_or((StatusCode::SERVICE_UNAVAILABLE, "the agent is stopping"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_socket_that_nobody_listens_on_gives_way_and_nothing_else_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("made/agent.sock");
+        let first = listen(&socket).unwrap();
+        assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(listen(&socket).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        // As SIGKILL leaves it.
+        drop(first);
+        let second = listen(&socket).unwrap();
+        assert!(!remove_stale(&socket).unwrap());
+        drop(second);
+        assert!(remove_stale(&socket).unwrap());
+        assert!(!socket.exists());
+
+        let file = folder.path().join("file");
+        fs::write(&file, "not ours").unwrap();
+        assert_eq!(listen(&file).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(fs::read_to_string(&file).unwrap(), "not ours");
+    }
 }

@@ -2,10 +2,14 @@
 
 use std::path::PathBuf;
 
+use anyhow::Context as _;
 use clap::Args;
 
-use super::{Failure, Output, block_on};
-use crate::datapath;
+use super::{Failure, Output, block_on, json, print};
+use crate::{
+    admin::server::remove_stale,
+    datapath::{self, Trace},
+};
 
 /// Detach and remove every trace of readylb
 #[derive(Debug, Args)]
@@ -26,20 +30,23 @@ pub(super) struct CleanupArgs {
 }
 
 pub(super) fn run(args: CleanupArgs) -> Result<(), Failure> {
-    let report = block_on(datapath::cleanup(&args.bpf_root, args.force))??;
-    match args.output {
-        Output::Json => println!("{}", serde_json::to_string_pretty(&report)?),
-        Output::Table => {
-            for (trace, name) in &report.removed {
-                println!("removed {} {name}", format!("{trace:?}").to_lowercase());
-            }
-            if report.removed.is_empty() {
-                println!("nothing to remove under {}", args.bpf_root.display());
-            }
-            for sentence in &report.left {
-                eprintln!("left: {sentence}");
-            }
-        }
+    let mut report = block_on(datapath::cleanup(&args.bpf_root, args.force))??;
+    let socket = args.admin_socket.display();
+    if remove_stale(&args.admin_socket).with_context(|| format!("cannot remove {socket}"))? {
+        report.removed.push((Trace::Socket, socket.to_string()));
     }
+    for sentence in &report.left {
+        eprintln!("left: {sentence}");
+    }
+    print(&match args.output {
+        Output::Json => json(&report)?,
+        Output::Table if report.removed.is_empty() => {
+            format!("nothing to remove under {}\n", args.bpf_root.display())
+        }
+        Output::Table => {
+            let line = |(trace, name): &(Trace, String)| format!("removed {} {name}\n", trace.name());
+            report.removed.iter().map(line).collect()
+        }
+    })?;
     Ok(())
 }

@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use lb_common::{ServiceKey, SlotKey, addr, service::scope};
 use serde::Serialize;
 
-use super::{Failure, Location, Output, block_on};
+use super::{Failure, Location, Output, block_on, json, print};
 use crate::{
     admin::client,
     datapath::schema_folder,
@@ -83,10 +83,10 @@ pub(super) fn run(args: GetArgs) -> Result<(), Failure> {
         skipped: document.skipped,
         warnings: document.warnings,
     };
-    match args.output {
-        Output::Json => println!("{}", serde_json::to_string_pretty(&report)?),
-        Output::Table => print!("{}", text(&report)),
-    }
+    print(&match args.output {
+        Output::Json => json(&report)?,
+        Output::Table => text(&report),
+    })?;
     Ok(())
 }
 

@@ -8,9 +8,10 @@ mod render;
 mod run;
 mod status;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde::Serialize;
 
 use crate::{desired::Identity, node};
 
@@ -110,6 +111,19 @@ fn report(error: &anyhow::Error, code: u8) -> ExitCode {
     // `{:#}` is the chain of causes on one line.
     eprintln!("readylb: {error:#}");
     ExitCode::from(code)
+}
+
+/// Writes to standard output. That nobody reads it any more (`| head`) is no failure.
+fn print(text: &str) -> std::io::Result<()> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}
+
+/// The text of a value as JSON, with a line end.
+fn json<T: Serialize>(value: &T) -> serde_json::Result<String> {
+    Ok(serde_json::to_string_pretty(value)? + "\n")
 }
 
 /// Runs a future of a verb that has no runtime of its own.

@@ -1,14 +1,14 @@
 //! `readylb render`: the desired state of some manifests.
 
 use std::{
-    io::{self, Write},
+    io,
     path::{Path, PathBuf},
 };
 
 use anyhow::anyhow;
 use clap::Args;
 
-use super::{Failure, IdentityArgs, Output};
+use super::{Failure, IdentityArgs, Output, json, print};
 use crate::{
     desired::{Desired, Identity, compile},
     model::Store,
@@ -48,15 +48,11 @@ pub(super) fn run(args: RenderArgs) -> Result<(), Failure> {
         return Err(Failure::BadInput(anyhow!("{last}")));
     }
     let document = document(&mut store, &identity);
-    let text = match args.output {
-        Output::Json => serde_json::to_string_pretty(&document)? + "\n",
+    print(&match args.output {
+        Output::Json => json(&document)?,
         Output::Table => document.to_tables(),
-    };
-    match io::stdout().write_all(text.as_bytes()) {
-        // Whoever reads has seen enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        other => Ok(other?),
-    }
+    })?;
+    Ok(())
 }
 
 fn read(path: &Path) -> Result<manifest::Contents, manifest::ManifestErrors> {

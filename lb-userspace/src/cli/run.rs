@@ -1,6 +1,6 @@
 //! `readylb run`: the agent.
 
-use std::{path::PathBuf, time::Duration};
+use std::{io::IsTerminal as _, path::PathBuf, time::Duration};
 
 use anyhow::Context;
 use clap::Args;
@@ -67,6 +67,7 @@ pub(super) fn run(args: RunArgs) -> Result<(), Failure> {
     tracing_subscriber::fmt()
         .with_env_filter(log_filter())
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_target(false)
         .init();
     let interfaces = Selection::from_patterns(args.interface.iter().map(String::as_str))

@@ -6,7 +6,7 @@ use clap::Args;
 use lb_common::{Verdict, maps};
 use serde::Serialize;
 
-use super::{Failure, Location, Output, block_on};
+use super::{Failure, Location, Output, block_on, json, print};
 use crate::{
     admin::{client, status::AgentStatus},
     datapath::schema_folder,
@@ -50,23 +50,15 @@ struct Fill {
 pub(super) fn run(args: StatusArgs) -> Result<(), Failure> {
     let answer = block_on(client::get::<AgentStatus>(&args.location.admin_socket, "/v1/status"))?;
     let pinned = maps_report(&schema_folder(&args.location.bpf_root));
-    match args.output {
-        Output::Json => {
-            let maps = pinned.as_ref().ok().and_then(Option::as_ref);
-            let report = Report { agent: answer.as_ref().ok(), maps };
-            println!("{}", serde_json::to_string_pretty(&report)?);
-        }
+    let maps = pinned.as_ref().ok().and_then(Option::as_ref);
+    print(&match args.output {
+        Output::Json => json(&Report { agent: answer.as_ref().ok(), maps })?,
         Output::Table => {
-            if let Ok(agent) = &answer {
-                print!("{}", agent_text(agent));
-            }
-            match &pinned {
-                Ok(Some(maps)) => print!("\n{}", maps_text(maps)),
-                Ok(None) => println!("no maps are pinned under {}", args.location.bpf_root.display()),
-                Err(_) => {}
-            }
+            let agent = answer.as_ref().ok().map(|agent| agent_text(agent) + "\n");
+            let none = || format!("no maps are pinned under {}\n", args.location.bpf_root.display());
+            agent.unwrap_or_default() + &maps.map_or_else(none, maps_text)
         }
-    }
+    })?;
     pinned?;
     answer?;
     Ok(())

@@ -33,6 +33,23 @@ pub enum Trace {
     Folder,
     /// A BPF file system that readylb mounted.
     Mount,
+    /// The socket on which an agent answered.
+    Socket,
+}
+
+impl Trace {
+    /// The name that users see.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Link => "link",
+            Self::Filter => "filter",
+            Self::Qdisc => "qdisc",
+            Self::Map => "map",
+            Self::Folder => "folder",
+            Self::Mount => "mount",
+            Self::Socket => "socket",
+        }
+    }
 }
 
 /// What was done.

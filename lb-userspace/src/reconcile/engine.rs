@@ -21,7 +21,7 @@ use crate::{
     model::Store,
     plan::Leftovers,
     render::Document,
-    source::SourceEvent,
+    source::{Event, SourceEvent},
 };
 
 /// Units written in one step; then questions and new events get their turn.
@@ -70,7 +70,22 @@ impl Engine {
 
     /// Takes in what a source says.
     pub fn handle(&mut self, event: SourceEvent) {
+        self.log_failure(&event);
         self.store.handle(event);
+    }
+
+    /// Once, not at every try.
+    fn log_failure(&self, SourceEvent { feed, event }: &SourceEvent) {
+        let before = self.store.feeds().get(feed.0).and_then(|feed| feed.failing.as_deref());
+        match event {
+            Event::Failing(sentence) if before != Some(sentence) => tracing::warn!("{sentence}"),
+            Event::Recovered => {
+                if let Some(sentence) = before {
+                    tracing::info!("over: {sentence}");
+                }
+            }
+            _ => {}
+        }
     }
 
     /// Does what is due.
