@@ -31,7 +31,7 @@ pub struct AgentNode<'a> {
 }
 
 impl<'a> AgentNode<'a> {
-    /// Agents will run on `node` with these arguments after `run`. `binary` is the command: [`binary`] from a test.
+    /// Agents will run on `node` with these arguments after `run`. `binary` is the command to run.
     ///
     /// # Errors
     /// Where the rights are missing.
