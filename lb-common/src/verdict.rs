@@ -85,6 +85,7 @@ reasons! {
     UnknownAddressType = 105, Object, "the slice's address type is unknown";
     InvalidVip = 106, Object, "the address is not one that a Service can have";
     FamilyNotServed = 107, Object, "the Service has no address of the slice's address type";
+    NoPorts = 108, Object, "the Service has no port that can be served";
 }
 
 impl core::fmt::Display for Verdict {

@@ -7,7 +7,10 @@
 //!   keeper: programs on interfaces         flow collector ──no orphans──► reconciler
 //! ```
 
-use std::{path::PathBuf, time::Instant};
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result, anyhow};
 use tokio::{
@@ -66,49 +69,70 @@ pub struct Config {
     pub datapath: datapath::Config,
 }
 
+/// How long parts that wait for the operating system may hold up the end.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// Runs until SIGTERM or SIGINT. The datapath stays, and serves on.
 ///
 /// # Errors
 /// Where it cannot start, or a part of it ends.
 pub fn run(config: Config) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(start_and_wait(config))
+    let outcome = runtime.block_on(start_and_wait(config));
+    runtime.shutdown_timeout(PATIENCE);
+    outcome
 }
 
 async fn start_and_wait(config: Config) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    let socket = config.admin_socket.clone();
     let stop = CancellationToken::new();
-    let mut parts = start(config, &stop).await?;
+    let mut agent = start(config, &stop).await?;
     let outcome = tokio::select! {
         _ = terminate.recv() => Ok(()),
         _ = interrupt.recv() => Ok(()),
-        Some(ended) = parts.join_next() => Err(match ended {
+        Some(ended) = agent.parts.join_next() => Err(match ended {
             Ok(Ok(name)) => anyhow!("the {name} has ended"),
             Ok(Err(error)) => error,
             Err(panic) => anyhow!(panic).context("a part of the agent has failed"),
         }),
     };
     stop.cancel();
-    info!("stopped; the datapath serves on (`readylb cleanup` removes it)");
+    // Whoever writes to maps or interfaces has ended before another agent can take the lock.
+    agent.parts.shutdown().await;
+    drop(agent.datapath);
+    if let Err(error) = server::remove_stale(&socket) {
+        warn!("cannot remove {}: {error}", socket.display());
+    }
+    if outcome.is_ok() {
+        info!("stopped; the datapath serves on (`readylb cleanup` removes it)");
+    }
     outcome
 }
 
 /// The tasks of the agent. Each runs as long as it does, and tells its name if it ends.
 type Parts = JoinSet<Result<&'static str>>;
 
-async fn start(config: Config, stop: &CancellationToken) -> Result<Parts> {
+/// A running agent.
+struct Agent {
+    parts: Parts,
+    /// Holds the lock on the maps.
+    datapath: Datapath,
+}
+
+async fn start(config: Config, stop: &CancellationToken) -> Result<Agent> {
     let started = Instant::now();
     let mut parts = Parts::new();
+    // What can fail without a trace comes first.
+    let listener = server::listen(&config.admin_socket)
+        .with_context(|| format!("cannot listen on {}", config.admin_socket.display()))?;
+    let (events, event_queue) = mpsc::channel(EVENTS);
+    let names = start_sources(config.sources, events, stop, &mut parts).await?;
     let datapath = Datapath::open(OBJECT, &config.datapath)?;
     for other in datapath.other_schemas() {
         warn!("{} is of another version of readylb; `readylb cleanup` removes it", other.display());
     }
-    let listener = server::listen(&config.admin_socket)
-        .with_context(|| format!("cannot listen on {}", config.admin_socket.display()))?;
-
-    let (events, event_queue) = mpsc::channel(EVENTS);
-    let names = start_sources(config.sources, events, stop, &mut parts).await?;
 
     let engine = Engine::start(
         Box::new(BpfMaps::open(datapath.folder())?),
@@ -151,15 +175,8 @@ async fn start(config: Config, stop: &CancellationToken) -> Result<Parts> {
         server::serve(listener, view).await.context("the admin socket")?;
         Ok("admin socket")
     });
-    // The lock on the datapath lives as long as the agent.
-    let held = stop.clone();
-    parts.spawn(async move {
-        held.cancelled().await;
-        drop(datapath);
-        Ok("datapath")
-    });
-    info!("serving node {}", config.identity.node);
-    Ok(parts)
+    info!("started on node {}", config.identity.node);
+    Ok(Agent { parts, datapath })
 }
 
 async fn start_sources(

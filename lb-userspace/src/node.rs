@@ -4,7 +4,8 @@ use std::env;
 
 use anyhow::{Context, Result};
 
-/// The node's name, as in `nodeName` of endpoints: what is given, else the variable `NODE_NAME`, else the host name.
+/// The node's name, as in `nodeName` of endpoints: what is given, else what is in the variable `NODE_NAME`, else the host
+/// name.
 /// Like kube-proxy's, it is trimmed and in lower case.
 ///
 /// # Errors
@@ -15,10 +16,12 @@ pub fn name(given: Option<&str>) -> Result<String> {
             .context("cannot read the host name")
             .map(|name| name.to_string_lossy().into_owned())
     };
-    let name = match given.map(str::to_owned).or_else(|| env::var("NODE_NAME").ok()) {
-        Some(name) => name,
-        None => from_host()?,
-    };
+    let name =
+        match given.map(str::to_owned).or_else(|| env::var("NODE_NAME").ok().filter(|name| !name.is_empty()))
+        {
+            Some(name) => name,
+            None => from_host()?,
+        };
     let name = name.trim().to_lowercase();
     anyhow::ensure!(!name.is_empty(), "the name of the node is empty; give it with --hostname-override");
     Ok(name)

@@ -4,7 +4,7 @@ use std::{
     fs::{self, File},
     net::IpAddr,
     path::{Path, PathBuf},
-    process::{Child, Command, Output},
+    process::{Child, Command, ExitStatus, Output},
     time::{Duration, Instant},
 };
 
@@ -12,6 +12,10 @@ use anyhow::{Context, Result, bail};
 use lb_userspace::{
     admin::{client, status::AgentStatus},
     render::Document,
+};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
 };
 use serde::de::DeserializeOwned;
 use tempfile::TempDir;
@@ -50,9 +54,9 @@ impl<'a> AgentNode<'a> {
         self.root.path()
     }
 
-    /// Another argument for agents that start from now on.
-    pub fn add_argument(&mut self, argument: &str) {
-        self.arguments.push(argument.to_owned());
+    /// Other arguments for agents that start from now on.
+    pub fn set_arguments(&mut self, arguments: &[&str]) {
+        self.arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
     }
 
     /// Starts an agent.
@@ -82,7 +86,8 @@ impl<'a> AgentNode<'a> {
         command
     }
 
-    fn socket(&self) -> PathBuf {
+    /// Where they answer.
+    pub fn socket(&self) -> PathBuf {
         self.folder.path().join("agent.sock")
     }
 
@@ -185,6 +190,24 @@ impl Agent<'_> {
     /// Kills it with SIGKILL and waits until it is gone.
     pub fn kill(mut self) {
         self.end();
+    }
+
+    /// Asks it to end, with SIGTERM, and waits until it has.
+    ///
+    /// # Errors
+    /// With its log, if that takes too long.
+    pub fn terminate(mut self) -> Result<ExitStatus> {
+        kill(Pid::from_raw(i32::try_from(self.child.id())?), Signal::SIGTERM)?;
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status);
+            }
+            if Instant::now() > deadline {
+                bail!("the agent does not end; its log:\n{}", self.node.log_text());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     fn end(&mut self) {

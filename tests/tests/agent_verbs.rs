@@ -13,7 +13,7 @@ use lb_tests::{
     netns::shapes::{Shape, routed},
 };
 use lb_userspace::datapath::Hook;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_agent-under-test");
@@ -92,6 +92,30 @@ fn status_and_get_services_show_the_agent_and_what_the_maps_hold() {
     let status: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(status["agent"], Value::Null);
     assert_eq!(status["maps"]["entries"]["SERVICES"]["entries"], 4, "the datapath is still there");
+}
+
+#[test]
+fn a_terminated_agent_ends_soon_and_leaves_its_datapath_and_no_socket() {
+    let shape = routed().unwrap();
+    let folder = manifest(&shape, [true; 3]);
+    let arguments = ["--manifests", folder.path().to_str().unwrap(), "--map-size", "SERVICES=64"];
+    let mut node = AgentNode::new(&shape.nodes[0], BINARY, &arguments).unwrap();
+    let mut agent = node.start().unwrap();
+    agent.settle().unwrap();
+    assert!(agent.terminate().unwrap().success());
+    assert!(!node.socket().exists());
+    let services = |output: &Output| {
+        let status: Value = serde_json::from_slice(&output.stdout).unwrap();
+        status["maps"]["entries"]["SERVICES"].clone()
+    };
+    let held = services(&node.verb("status", &["-o", "json"]).unwrap());
+    assert_eq!(held, json!({"entries": 4, "size": 64}));
+
+    // The size that was chosen once holds without being said again.
+    node.set_arguments(&arguments[..2]);
+    let mut agent = node.start().unwrap();
+    agent.settle().unwrap();
+    assert_eq!(services(&node.verb("status", &["-o", "json"]).unwrap()), held);
 }
 
 #[test]

@@ -1,12 +1,16 @@
 //! Asks a running agent.
 
-use std::{io, path::Path};
+use std::{io, path::Path, time::Duration};
 
+use anyhow::bail;
 use http_body_util::{BodyExt, Empty};
 use hyper::{Request, StatusCode, body::Bytes, header};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
-use tokio::net::UnixStream;
+use tokio::{net::UnixStream, time::timeout};
+
+/// How long an answer may take. With 10,000 Services it takes less than a second.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why the agent gave no answer.
 #[derive(Debug, thiserror::Error)]
@@ -39,7 +43,10 @@ pub async fn get<T: DeserializeOwned>(socket: &Path, path: &str) -> Result<T, Cl
         Ok(stream) => stream,
         Err(cause) => return Err(ClientError::NoAgent { socket: name, cause }),
     };
-    let body = exchange(stream, path).await.and_then(|body| Ok(serde_json::from_slice(&body)?));
+    let answer = timeout(PATIENCE, exchange(stream, path)).await;
+    let body = answer
+        .unwrap_or_else(|_| bail!("nothing came in {} s", PATIENCE.as_secs()))
+        .and_then(|body| Ok(serde_json::from_slice(&body)?));
     body.map_err(|cause| ClientError::NoAnswer { socket: name, cause: format!("{cause:#}") })
 }
 

@@ -1,15 +1,17 @@
 //! Answers questions about the running agent.
 
 use std::{
-    fs, io,
+    fs::{self, DirBuilder},
+    io,
     os::unix::{
-        fs::{FileTypeExt, PermissionsExt},
+        fs::{DirBuilderExt, FileTypeExt, PermissionsExt},
         net::UnixStream,
     },
     path::Path,
 };
 
 use axum::{Json, Router, extract::State, http::StatusCode, routing::get};
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use tokio::net::UnixListener;
 
 use super::status::{AgentStatus, AgentView};
@@ -21,9 +23,13 @@ use crate::render::Document;
 /// Where the folder or the socket cannot be made, or another agent answers there (`AddrInUse`).
 pub fn listen(path: &Path) -> io::Result<UnixListener> {
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
     remove_stale(path)?;
+    if let Ok(stream) = UnixStream::connect(path) {
+        let pid = getsockopt(&stream, PeerCredentials)?.pid();
+        return Err(io::Error::new(io::ErrorKind::AddrInUse, format!("process {pid} answers there")));
+    }
     let listener = UnixListener::bind(path)?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
     Ok(listener)

@@ -125,7 +125,7 @@ fn rows(desired: &[FrontendView], Held(mut held): Held) -> Vec<Row> {
         protocol: Protocol::from_number(key.proto),
         programmed: true,
         backends: backends.into_iter().map(|it| backend(it, None)).collect(),
-        note: Some("in the maps only: it goes when every source has completed its first list"),
+        note: Some("in the maps only (it goes when every source has completed its first list)"),
     }));
     rows
 }
@@ -133,12 +133,13 @@ fn rows(desired: &[FrontendView], Held(mut held): Held) -> Vec<Row> {
 fn row(view: &FrontendView, held: Option<Vec<SocketAddr>>) -> Row {
     let mut wanted: Vec<_> = view.backends.iter().map(|it| SocketAddr::new(it.address, it.port)).collect();
     let note = match &held {
-        None => Some("not in the maps yet"),
+        None => Some("not in the maps (readylb status says why)"),
+        Some(held) if held.is_empty() && wanted.is_empty() => Some("no usable endpoint"),
         Some(held) => {
             let mut held = held.clone();
             held.sort_unstable();
             wanted.sort_unstable();
-            (held != wanted).then_some("the maps do not hold the desired backends yet")
+            (held != wanted).then_some("not yet as desired in the maps (readylb status says why)")
         }
     };
     let endpoint = |address: SocketAddr| {
@@ -206,7 +207,7 @@ fn lines(row: &Row) -> Vec<[String; 6]> {
         .map(|it| (SocketAddr::new(it.address, it.port).to_string(), it.endpoint.clone()))
         .collect();
     if backends.is_empty() {
-        backends.push(("-".to_owned(), Some("no usable endpoint".to_owned())));
+        backends.push(("-".to_owned(), None));
     }
     backends
         .into_iter()

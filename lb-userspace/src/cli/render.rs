@@ -33,7 +33,7 @@ pub(super) struct RenderArgs {
 }
 
 pub(super) fn run(args: RenderArgs) -> Result<(), Failure> {
-    let identity = args.identity.resolve()?;
+    let identity = args.identity.resolve().map_err(Failure::BadInput)?;
     let mut store = Store::new(args.manifests.len());
     let mut wrong = Vec::new();
     for (number, path) in args.manifests.iter().enumerate() {

@@ -1,8 +1,12 @@
 //! `readylb run`: the agent.
 
-use std::{io::IsTerminal as _, path::PathBuf, time::Duration};
+use std::{
+    io::IsTerminal as _,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use anyhow::Context;
+use anyhow::{Context as _, anyhow};
 use clap::Args;
 
 use super::{Failure, IdentityArgs, Location};
@@ -32,7 +36,7 @@ pub(super) struct RunArgs {
     interface: Vec<String>,
     #[command(flatten)]
     location: Location,
-    /// Size of a map, in entries, when it is first made (repeatable)
+    /// Size of a map, in entries, when it is first made; later starts keep it (repeatable)
     #[arg(long, value_name = "NAME=N", value_parser = map_size)]
     map_size: Vec<(String, u32)>,
     /// How long after the first start TCP connections of the proxy before this one may pass
@@ -73,6 +77,9 @@ pub(super) fn run(args: RunArgs) -> Result<(), Failure> {
     let interfaces = Selection::from_patterns(args.interface.iter().map(String::as_str))
         .context("--interface")
         .map_err(Failure::BadInput)?;
+    if args.manifests.iter().any(|path| path == Path::new("-")) {
+        return Err(Failure::BadInput(anyhow!("--manifests -: standard input cannot be watched")));
+    }
     let sources = if args.manifests.is_empty() {
         Sources::Cluster(ClusterOptions { kubeconfig: args.kubeconfig, master: args.master })
     } else {
@@ -80,7 +87,7 @@ pub(super) fn run(args: RunArgs) -> Result<(), Failure> {
     };
     let config = agent::Config {
         sources,
-        identity: args.identity.resolve()?,
+        identity: args.identity.resolve().map_err(Failure::BadInput)?,
         interfaces,
         admin_socket: args.location.admin_socket,
         datapath: datapath::Config {

@@ -104,6 +104,9 @@ impl Keeper {
                 if let Err(error) = self.attacher.sweep(&chosen).await {
                     warn!("cannot remove what an earlier run left on interfaces: {error}");
                 }
+                if !self.complete && self.states.is_empty() {
+                    warn!("no interface is chosen now, so no traffic is served; see --interface");
+                }
                 self.complete = true;
             }
             LinkEvent::Seen(link) => {

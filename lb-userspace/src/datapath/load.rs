@@ -154,7 +154,9 @@ impl Load<'_> {
                     return Err(LoadError::OtherLayout { map, path, what, pinned, wanted });
                 }
             }
-            let wanted = self.sizes.get(map).copied().unwrap_or(defined.max_entries());
+            // A size that nobody asks for is that of the pin: it was chosen at an earlier start, or was the default then.
+            let kept = if SIZABLE.contains(&map) { info.max_entries() } else { defined.max_entries() };
+            let wanted = self.sizes.get(map).copied().unwrap_or(kept);
             if info.max_entries() != wanted {
                 return Err(LoadError::OtherSize { map, path, pinned: info.max_entries(), wanted });
             }

@@ -95,6 +95,9 @@ impl Compiler<'_> {
 
     fn ports(&mut self) {
         let service = self.service;
+        if service.ports.is_empty() {
+            self.skip(Verdict::NoPorts, Verdict::NoPorts.describe().to_owned());
+        }
         // The external traffic policy decides about the external kinds; those are beyond this build, so the set shown
         // for them is the whole cluster's.
         let mut addresses =

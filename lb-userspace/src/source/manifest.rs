@@ -111,4 +111,13 @@ mod tests {
         let want = format!("cannot read {}: No such file or directory (os error 2)", missing.display());
         assert_eq!(read(&missing).expect_err("missing").to_string(), want);
     }
+
+    #[test]
+    fn a_pipe_is_no_manifest_and_nobody_waits_for_its_writer() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let pipe = folder.path().join("pipe.yaml");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+        let want = format!("cannot read {}: it is not a regular file", pipe.display());
+        assert_eq!(read(folder.path()).expect_err("a pipe").to_string(), want);
+    }
 }

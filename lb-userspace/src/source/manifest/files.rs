@@ -89,7 +89,13 @@ impl Files {
             if known && !news.suspect.contains(&path) {
                 continue;
             }
-            let read = metadata.and_then(|_| read_text(File::open(&path)?));
+            let read = metadata.and_then(|metadata| {
+                // To open a pipe would wait for whoever writes to it.
+                if !metadata.is_file() {
+                    return Err(io::Error::other("it is not a regular file"));
+                }
+                read_text(File::open(&path)?)
+            });
             let last_good = self.files.remove(&path).and_then(|file| file.good);
             self.files.insert(path.clone(), Manifest::new(&path, stamp, read, last_good));
         }
