@@ -301,6 +301,19 @@ pub const fn takes_up_direct(proto_number: u8, tcp_flags: u8) -> bool {
     proto_number == proto::TCP && tcp_flags & (tcp::SYN | tcp::ACK) == tcp::SYN | tcp::ACK
 }
 
+/// Whether a reply belongs to the direct conversation, when its entry is marked [`flags::DIRECT`] and it does not
+/// [take that up](takes_up_direct) itself. `reply_seen` is what the entry has shown.
+///
+/// A datagram does. A TCP segment does not before the backend has taken the direct connection up: until then the backend
+/// holds the one to the VIP, and its client would answer a segment from the backend's own address with an RST, which the
+/// backend believes. So a forged SYN would end the connection. An RST after the backend's FIN refuses the direct one.
+#[inline(always)]
+pub const fn is_of_direct(proto_number: u8, tcp_flags: u8, reply_seen: u8) -> bool {
+    proto_number != proto::TCP
+        || reply_seen & seen::RST != 0
+        || (tcp_flags & tcp::RST != 0 && reply_seen & seen::FIN != 0)
+}
+
 /// Whether a forward packet stays with the backend of its flow; otherwise one is chosen afresh.
 ///
 /// * Mid-flow TCP stays until the connection ends, also when the backend is draining or has gone.
@@ -438,6 +451,16 @@ mod tests {
             assert_eq!(reclaims(number, flags, phase), want, "{name}");
         }
         assert!(takes_up_direct(proto::TCP, SYN_ACK));
+        let rows: &[(&str, u8, u8, u8, bool)] = &[
+            ("a datagram", proto::UDP, 0, seen::ANY, true),
+            ("a challenge ACK", proto::TCP, ACK, seen::ANY, false),
+            ("data of the connection to the VIP", proto::TCP, ACK, seen::ANY | seen::FIN, false),
+            ("data after the direct one was taken up", proto::TCP, ACK, seen::ANY | seen::RST, true),
+            ("the direct one is refused", proto::TCP, RST | ACK, seen::ANY | seen::FIN, true),
+        ];
+        for &(name, number, tcp_flags, reply_seen, want) in rows {
+            assert_eq!(is_of_direct(number, tcp_flags, reply_seen), want, "{name}");
+        }
         assert!(!takes_up_direct(proto::TCP, ACK), "a challenge ACK");
         assert!(!takes_up_direct(proto::UDP, 0));
     }

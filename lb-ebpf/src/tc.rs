@@ -15,10 +15,14 @@ use crate::{
 /// How many backends or sets are tried for a new flow before it is refused.
 const TRIES: usize = 4;
 
-/// Written to `tc_index` of a translated packet, so that it is known when another device's ingress sees it (a bridge
-/// above the port, a VLAN device above the parent). The field stays with the packet until it is freed, and nothing reads
-/// it: its users, dsmark and tcindex, left in Linux 6.3, and before only looked at packets that dsmark had marked.
-const TRANSLATED: u32 = 0x4c42;
+/// In the upper bits of `tc_index` of a translated packet, so that it is known when another hook sees it: an ingress (a
+/// bridge above the port, a VLAN device above the parent), or the egress, where it is no reply. The field stays with the
+/// packet until it is freed. The lower bits are left to others: GRED chooses a queue by four of them, Cilium marks with
+/// five.
+const TRANSLATED: u32 = 0x4c40;
+
+/// The bits that [`TRANSLATED`] takes.
+const TRANSLATED_MASK: u32 = 0xffe0;
 
 /// From a client to a VIP: the destination becomes a backend.
 #[inline(always)]
@@ -74,7 +78,6 @@ fn nobodys(ctx: &TcContext, packet: &Packet) -> Result<(), End> {
 /// bound.
 #[inline(always)]
 fn bind(packet: &Packet, mut service: Service, replaces: bool, now: u64) -> Result<Endpoint, End> {
-    packet.translatable()?;
     if !begins(packet.key.proto, packet.tcp_flags) {
         return Err(Some(if settings::migrating(now) {
             Verdict::MidflowPassed
@@ -82,6 +85,7 @@ fn bind(packet: &Packet, mut service: Service, replaces: bool, now: u64) -> Resu
             Verdict::MidflowUnknown
         }));
     }
+    packet.translatable()?;
     let mut failure = Verdict::BackendSetUnsettled;
     let mut slot = service.any_slot()?;
     for _ in 0..TRIES {
@@ -103,6 +107,10 @@ fn bind(packet: &Packet, mut service: Service, replaces: bool, now: u64) -> Resu
 
 #[inline(always)]
 fn reply(ctx: &TcContext) -> Result<Verdict, End> {
+    if is_translated(ctx) {
+        // A request. Two pods that use each other's VIPs from their own service ports look like each other's replies.
+        return Err(None);
+    }
     let packet = Packet::parse(ctx, Direction::Reply)?;
     let entry = flow::reply(packet).ok_or(None)?;
     packet.translatable()?;
@@ -114,11 +122,14 @@ fn reply(ctx: &TcContext) -> Result<Verdict, End> {
 #[inline(always)]
 fn mark_translated(ctx: &TcContext) {
     // SAFETY: the context is the one that the program got. Volatile: the verifier allows whole fields only.
-    unsafe { (&raw mut (*ctx.skb.skb).tc_index).write_volatile(TRANSLATED) };
+    unsafe {
+        let index = &raw mut (*ctx.skb.skb).tc_index;
+        index.write_volatile((index.read_volatile() & !TRANSLATED_MASK) | TRANSLATED);
+    }
 }
 
 #[inline(always)]
 fn is_translated(ctx: &TcContext) -> bool {
     // SAFETY: as above.
-    unsafe { (&raw const (*ctx.skb.skb).tc_index).read_volatile() == TRANSLATED }
+    unsafe { (&raw const (*ctx.skb.skb).tc_index).read_volatile() & TRANSLATED_MASK == TRANSLATED }
 }

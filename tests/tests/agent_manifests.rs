@@ -4,14 +4,15 @@
     reason = "a test fails where its ground gives way, with the place in the panic"
 )]
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
 use lb_tests::{
     agent::AgentNode,
     manifests::{BACKEND_PORT, PORT, SERVICE, addresses, list, replace, web},
-    netns::shapes::{ALL, Shape, VIP, VIP_V6},
-    traffic::{Answers, Connection, NameServer, ask_tcp, ask_udp},
+    netns::shapes::{ALL, Pod, Shape, VIP, VIP_V6, routed},
+    traffic::{Answers, Connection, NameServer, TIMEOUT, ask_tcp, ask_udp},
 };
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_agent-under-test");
@@ -106,4 +107,62 @@ fn hold(shape: &Shape, vip: SocketAddr, backend: &str) -> Connection {
         }
     }
     panic!("no connection of 100 to {vip} is with {backend}");
+}
+
+/// As gossip protocols do it: both use their service port as the source of what they send.
+#[test]
+fn two_pods_that_use_each_others_vips_from_their_service_ports_are_not_mixed_up() {
+    let shape = routed().unwrap();
+    let [one, other, _] = &shape.backends;
+    let vips = [Ipv4Addr::new(10, 96, 0, 61), Ipv4Addr::new(10, 96, 0, 62)];
+    let objects = [(one, vips[0]), (other, vips[1])].into_iter().flat_map(|(pod, vip)| gossip(pod, vip));
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("gossip.json");
+    replace(&file, &list(objects)).unwrap();
+    let node = AgentNode::new(&shape.nodes[0], BINARY, &["--manifests", file.to_str().unwrap()]).unwrap();
+    let mut agent = node.start().unwrap();
+    agent.settle().unwrap();
+
+    let bound = |pod: &Pod| {
+        let socket = pod.host.run(|| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, BACKEND_PORT))).unwrap();
+        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
+        socket
+    };
+    let sockets = [bound(one), bound(other)];
+    let pods = [one, other].map(|pod| SocketAddr::new(pod.v4.into(), BACKEND_PORT));
+    let vips = vips.map(|vip| SocketAddr::new(vip.into(), BACKEND_PORT));
+    let hear = |at: usize| sockets[at].recv_from(&mut [0; 64]).unwrap().1;
+    for _ in 0..3 {
+        // Each asks through the other's VIP, and is seen as itself.
+        sockets[0].send_to(b"ask", vips[1]).unwrap();
+        assert_eq!(hear(1), pods[0]);
+        sockets[1].send_to(b"ask", vips[0]).unwrap();
+        assert_eq!(hear(0), pods[1]);
+        // Each answers, and is seen as the VIP that was asked.
+        sockets[1].send_to(b"answer", pods[0]).unwrap();
+        assert_eq!(hear(0), vips[1]);
+        sockets[0].send_to(b"answer", pods[1]).unwrap();
+        assert_eq!(hear(1), vips[0]);
+    }
+}
+
+/// A UDP Service of one pod, on the port on which the pod listens.
+fn gossip(pod: &Pod, vip: Ipv4Addr) -> [Value; 2] {
+    let name = pod.host.role();
+    let port = json!({"name": "gossip", "port": BACKEND_PORT, "protocol": "UDP"});
+    let service = json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name},
+        "spec": {"clusterIP": vip, "ports": [port.clone()]},
+    });
+    let slice = json!({
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {"name": name, "labels": {"kubernetes.io/service-name": name}},
+        "addressType": "IPv4",
+        "ports": [port],
+        "endpoints": [{"addresses": [pod.v4]}],
+    });
+    [service, slice]
 }

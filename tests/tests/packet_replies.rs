@@ -144,9 +144,10 @@ fn a_direct_connection_after_one_to_the_vip_is_not_touched_and_the_vip_works_aga
 fn a_direct_syn_that_the_backend_does_not_take_up_leaves_the_connection_alone() {
     let mut datapath = serving(&[BACKEND_1]);
     establish(&mut datapath, CLIENT, &[BACKEND_1]);
-    // Forged, say: the backend holds the connection and answers with an ACK, which the direct sender gets.
+    // Forged, say: the backend holds the connection and answers with an ACK. From its own address, the client would answer
+    // that with an RST, and the connection would be lost.
     datapath.untouched(&Packet::tcp(CLIENT, BACKEND_1, SYN));
-    datapath.untouched(&segment_of(BACKEND_1, ACK));
+    datapath.from_vip(&segment_of(BACKEND_1, ACK), VIP);
     datapath.to_backend(&segment(ACK), Verdict::FlowContinued, &[BACKEND_1]);
     datapath.from_vip(&segment_of(BACKEND_1, ACK), VIP);
 }

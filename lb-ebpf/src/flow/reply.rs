@@ -12,13 +12,15 @@ use crate::{nat::Endpoint, packet::Packet};
 #[inline(always)]
 pub(crate) fn reply(packet: &Packet) -> Option<Entry> {
     let entry = Entry::find(&packet.key)?;
-    if entry.read(|value| value.flags & flags::DIRECT == 0) {
+    let (entry_flags, entry_seen) = entry.read(|value| (value.flags, value.seen));
+    if entry_flags & flags::DIRECT == 0 {
         return Some(entry);
     }
     if flow::takes_up_direct(packet.key.proto, packet.tcp_flags) {
-        entry.note(entry.read(|value| value.seen | seen::RST), 0, false);
+        entry.note(entry_seen | seen::RST, 0, false);
+        return None;
     }
-    None
+    (!flow::is_of_direct(packet.key.proto, packet.tcp_flags, entry_seen)).then_some(entry)
 }
 
 impl Entry {
@@ -37,7 +39,7 @@ pub(crate) fn leave_replies_to(packet: &Packet) {
     let proto = packet.key.proto;
     let reply_key = FlowKey::new(packet.key.tuple.reversed(), proto, Direction::Reply);
     let Some(reply) = Entry::find(&reply_key) else { return };
-    if reply.read(|value| value.flags & flags::DIRECT != 0) {
+    if reply.read(|value| value.flags & flags::DIRECT != 0) || is_reply(packet) {
         return;
     }
     reply.set_flags(flags::DIRECT);
@@ -45,4 +47,12 @@ pub(crate) fn leave_replies_to(packet: &Packet) {
     if let Some(forward) = Entry::find(&forward_key).filter(|forward| forward.leads_to(&reply_key)) {
         forward.set_flags(flags::DIRECT);
     }
+}
+
+/// Whether a packet at ingress is a reply, whose source the egress will restore: two pods that use each other's VIPs from
+/// their own service ports.
+#[inline(always)]
+fn is_reply(packet: &Packet) -> bool {
+    let own_key = FlowKey::new(packet.key.tuple, packet.key.proto, Direction::Reply);
+    Entry::find(&own_key).is_some_and(|own| own.read(|value| value.flags & flags::DIRECT == 0))
 }

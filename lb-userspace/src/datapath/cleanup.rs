@@ -10,7 +10,7 @@ use nix::net::if_::if_indextoname;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    bpffs,
+    Hook, bpffs,
     clsact::Clsact,
     links_folder,
     lock::{Lock, LockError},
@@ -107,7 +107,11 @@ impl Report {
             .map_err(cannot_remove(format!("the filters of {}", bpf_root.display())))?;
         // Links come before maps, so that no program is left that runs over maps which nobody can reach.
         for folder in &folders {
-            for pin in contents(&links_folder(folder))? {
+            // Requests first, see `Hook::DETACH_ORDER`.
+            let (requests, replies): (Vec<_>, Vec<_>) = contents(&links_folder(folder))?
+                .into_iter()
+                .partition(|pin| pin.to_string_lossy().ends_with(Hook::Ingress.name()));
+            for pin in requests.into_iter().chain(replies) {
                 tcx::remove_pin(&pin).map_err(cannot_remove(pin.display()))?;
                 self.removed.push((Trace::Link, pin.display().to_string()));
             }
