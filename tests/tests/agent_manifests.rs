@@ -154,7 +154,7 @@ fn gossip(pod: &Pod, vip: Ipv4Addr) -> [Value; 2] {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {"name": name},
-        "spec": {"clusterIP": vip, "ports": [port.clone()]},
+        "spec": {"clusterIP": vip, "ports": [&port]},
     });
     let slice = json!({
         "apiVersion": "discovery.k8s.io/v1",
