@@ -23,3 +23,9 @@ pub fn columns<const N: usize>(header: [&str; N], rows: impl Iterator<Item = [St
 pub fn or_dash(text: &str) -> String {
     if text.is_empty() { "-".to_owned() } else { text.to_owned() }
 }
+
+/// Tables one below the other; those without rows are left out.
+pub fn together(tables: &[String]) -> String {
+    let shown: Vec<_> = tables.iter().filter(|table| !table.is_empty()).map(String::as_str).collect();
+    shown.join("\n")
+}

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use nix::sys::socket::{setsockopt, sockopt};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -143,6 +143,20 @@ impl Connection {
             stream.set_write_timeout(Some(TIMEOUT))?;
             Ok(Self(stream))
         })
+    }
+
+    /// Opens connections until one is with the wanted server.
+    ///
+    /// # Errors
+    /// What the kernel says, or that none of 100 is.
+    pub fn open_with(from: &Namespace, to: SocketAddr, name: &str) -> Result<Self> {
+        for _ in 0..100 {
+            let mut connection = Self::open(from, to)?;
+            if connection.ask()? == name {
+                return Ok(connection);
+            }
+        }
+        bail!("none of 100 connections to {to} is with {name}")
     }
 
     /// Asks for the server's name.

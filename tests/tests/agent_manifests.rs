@@ -76,7 +76,8 @@ fn an_endpoint_that_is_not_ready_gets_no_new_connection_and_keeps_its_open_one()
         agent.settle().unwrap();
 
         let [leaves, stay @ ..] = &shape.backends;
-        let mut held = VIPS.map(|vip| hold(&shape, vip, leaves.host.role()));
+        let mut held =
+            VIPS.map(|vip| Connection::open_with(&shape.client.host, vip, leaves.host.role()).unwrap());
         replace(&file, &list(web(&shape, [false, true, true]))).unwrap();
         agent.settle_on(SERVICE, &addresses(stay)).unwrap();
         for vip in VIPS {
@@ -96,17 +97,6 @@ fn an_endpoint_that_is_not_ready_gets_no_new_connection_and_keeps_its_open_one()
         let answers = ask_tcp(&shape.client.host, VIPS[0], 300);
         assert_spread(&format!("{name}: ready again"), &answers, 300);
     }
-}
-
-/// Opens connections until one is with the wanted backend.
-fn hold(shape: &Shape, vip: SocketAddr, backend: &str) -> Connection {
-    for _ in 0..100 {
-        let mut connection = Connection::open(&shape.client.host, vip).unwrap();
-        if connection.ask().unwrap() == backend {
-            return connection;
-        }
-    }
-    panic!("no connection of 100 to {vip} is with {backend}");
 }
 
 /// As gossip protocols do it: both use their service port as the source of what they send.

@@ -16,8 +16,11 @@ use crate::{
     desired::FrontendKind,
     maps::{MapError, PinnedMaps},
     model::Protocol,
-    render::{Document, FrontendView, SkippedView},
-    table::{columns, or_dash},
+    render::{
+        Document, FrontendView, SkippedView,
+        table::{skipped_table, warnings_table},
+    },
+    table::{columns, or_dash, together},
 };
 
 /// List what the running agent serves, as the maps hold it
@@ -177,19 +180,8 @@ fn text(report: &Report) -> String {
         ["SERVICE", "PORT", "KIND", "FRONTEND", "BACKEND", "NOTE"],
         report.frontends.iter().flat_map(lines),
     );
-    let skipped = columns(
-        ["SKIPPED", "REASON", "MESSAGE"],
-        report.skipped.iter().map(|it| {
-            [or_dash(it.service.as_deref().unwrap_or_default()), it.reason.clone(), it.message.clone()]
-        }),
-    );
-    let warnings = columns(
-        ["WARNING", "MESSAGE"],
-        report.warnings.iter().map(|it| [it.object.clone(), it.message.clone()]),
-    );
-    let tables: Vec<_> =
-        [services, skipped, warnings].into_iter().filter(|table| !table.is_empty()).collect();
-    if tables.is_empty() { "no Services\n".to_owned() } else { tables.join("\n") }
+    let tables = together(&[services, skipped_table(&report.skipped), warnings_table(&report.warnings)]);
+    if tables.is_empty() { "no Services\n".to_owned() } else { tables }
 }
 
 fn lines(row: &Row) -> Vec<[String; 6]> {

@@ -1,6 +1,6 @@
 //! The desired state as users see it: the document of `readylb render -o json`, and tables.
 
-mod table;
+pub(crate) mod table;
 #[cfg(test)]
 mod tests;
 

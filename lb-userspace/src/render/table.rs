@@ -2,8 +2,11 @@
 
 use std::net::SocketAddr;
 
-use super::{BackendCondition, BackendView, Document, FrontendView, NoBackends};
-use crate::table::{columns, or_dash};
+use super::{BackendCondition, BackendView, Document, FrontendView, NoBackends, SkippedView};
+use crate::{
+    model::Warning,
+    table::{columns, or_dash, together},
+};
 
 impl Document {
     /// Everything, table by table; those without rows are left out.
@@ -29,23 +32,10 @@ impl Document {
                     ]
                 }),
             ),
-            columns(
-                ["SKIPPED", "REASON", "MESSAGE"],
-                self.skipped.iter().map(|it| {
-                    [
-                        or_dash(it.service.as_deref().unwrap_or_default()),
-                        it.reason.clone(),
-                        it.message.clone(),
-                    ]
-                }),
-            ),
-            columns(
-                ["WARNING", "MESSAGE"],
-                self.warnings.iter().map(|it| [it.object.clone(), it.message.clone()]),
-            ),
+            skipped_table(&self.skipped),
+            warnings_table(&self.warnings),
         ];
-        let tables: Vec<_> = tables.into_iter().filter(|table| !table.is_empty()).collect();
-        tables.join("\n")
+        together(&tables)
     }
 
     /// The frontends with their backends, one line a backend.
@@ -55,6 +45,19 @@ impl Document {
             self.frontends.iter().flat_map(rows),
         )
     }
+}
+
+/// What is not served, one line each.
+pub(crate) fn skipped_table(skipped: &[SkippedView]) -> String {
+    let row = |it: &SkippedView| {
+        [or_dash(it.service.as_deref().unwrap_or_default()), it.reason.clone(), it.message.clone()]
+    };
+    columns(["SKIPPED", "REASON", "MESSAGE"], skipped.iter().map(row))
+}
+
+/// What a user should know of, one line each.
+pub(crate) fn warnings_table(warnings: &[Warning]) -> String {
+    columns(["WARNING", "MESSAGE"], warnings.iter().map(|it| [it.object.clone(), it.message.clone()]))
 }
 
 fn rows(frontend: &FrontendView) -> Vec<[String; 6]> {

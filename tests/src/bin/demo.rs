@@ -99,7 +99,7 @@ fn demo() -> Result<()> {
     let [leaving, staying @ ..] = &shape.backends;
     let name = leaving.host.role();
     step(&format!("a connection is held open to {name}; then {name} is not ready any more"));
-    let mut held = hold(&shape, vips[0], name)?;
+    let mut held = Connection::open_with(&shape.client.host, vips[0], name)?;
     replace(
         &file,
         &MANIFEST.replacen("ready: true", "ready: false", 1).replace(
@@ -160,17 +160,6 @@ fn everyone(shape: &Shape, vips: &[SocketAddr]) -> Result<BTreeMap<String, usize
     }
     let all: usize = total.values().sum();
     Ok(total.into_iter().map(|(name, count)| (name, count * 100 / all)).collect())
-}
-
-/// Opens connections until one is with the wanted backend.
-fn hold(shape: &Shape, vip: SocketAddr, backend: &str) -> Result<Connection> {
-    for _ in 0..100 {
-        let mut connection = Connection::open(&shape.client.host, vip)?;
-        if connection.ask()? == backend {
-            return Ok(connection);
-        }
-    }
-    anyhow::bail!("none of 100 connections is with {backend}")
 }
 
 /// Shows a map with bpftool, if there is one.
