@@ -136,7 +136,7 @@ async fn start(config: Config, stop: &CancellationToken) -> Result<Agent> {
 
     let engine = Engine::start(
         Box::new(BpfMaps::open(datapath.folder())?),
-        reconcile::Config { identity: config.identity.clone(), feeds: names.0.len() },
+        reconcile::Config { identity: config.identity.clone(), feeds: names.0.len(), optional: Vec::new() },
     )?;
     let (status, status_now) = watch::channel(engine.status().clone());
     let (requests, request_queue) = mpsc::channel(REQUESTS);

@@ -4,7 +4,7 @@ mod candidate;
 #[cfg(test)]
 mod tests;
 
-use std::net::IpAddr;
+use std::{net::IpAddr, sync::Arc};
 
 use lb_common::Verdict;
 
@@ -34,11 +34,11 @@ pub struct Backend {
     /// Not ready: terminating, but serving.
     pub draining: bool,
     /// `nodeName`.
-    pub node: Option<Box<str>>,
+    pub node: Option<Arc<str>>,
     /// `zone`.
-    pub zone: Option<Box<str>>,
+    pub zone: Option<Arc<str>>,
     /// Its Pod, as `namespace/name`.
-    pub target: Option<Box<str>>,
+    pub target: Option<Arc<str>>,
 }
 
 /// An endpoint that takes no new connection.

@@ -17,6 +17,8 @@ pub mod desired;
 
 pub mod render;
 
+pub mod state;
+
 pub mod ids;
 
 pub mod plan;

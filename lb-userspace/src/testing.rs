@@ -2,8 +2,8 @@
 
 use crate::{
     model::{
-        AddressType, Conditions, Endpoint, EndpointSlice, Kind, Object, ObjectKey, Policy, Protocol, Service,
-        ServicePort, ServiceType, SessionAffinity, SlicePort, parse_address,
+        AddressType, Conditions, Endpoint, EndpointSlice, Host, Kind, Node, Object, ObjectKey, Policy,
+        Protocol, Service, ServicePort, ServiceType, SessionAffinity, SlicePort, parse_address,
     },
     source::{Event, Feed, SourceEvent},
 };
@@ -38,9 +38,13 @@ pub(crate) fn service(text: &str, cluster_ips: &[&str]) -> Service {
         cluster_ips: cluster_ips.iter().map(|ip| (*ip).into()).collect(),
         external_ips: Vec::new(),
         load_balancer_ips: Vec::new(),
+        source_ranges: Vec::new(),
         ports: Vec::new(),
         affinity: SessionAffinity::None,
         internal_policy: Policy::Cluster,
+        external_policy: Policy::Cluster,
+        health_check_port: None,
+        traffic_distribution: None,
         warnings: Vec::new(),
     }
 }
@@ -75,7 +79,17 @@ pub(crate) fn endpoint(address: &str) -> Endpoint {
         conditions: Conditions { ready: true, serving: true, terminating: false },
         node: None,
         zone: None,
+        hints: None,
         target: None,
+    }
+}
+
+/// A Node; without a zone where that is empty.
+pub(crate) fn node(name: &str, zone: &str, internal_ips: &[&str]) -> Node {
+    Node {
+        key: ObjectKey::new("", name),
+        zone: (!zone.is_empty()).then(|| zone.into()),
+        internal_ips: internal_ips.iter().map(|ip| (*ip).into()).collect(),
     }
 }
 
@@ -150,6 +164,18 @@ impl Endpoint {
 impl From<Service> for Object {
     fn from(service: Service) -> Self {
         Self::Service(service)
+    }
+}
+
+impl From<Node> for Object {
+    fn from(node: Node) -> Self {
+        Self::Node(node)
+    }
+}
+
+impl From<Host> for Object {
+    fn from(host: Host) -> Self {
+        Self::Host(host)
     }
 }
 

@@ -126,6 +126,6 @@ impl Story {
 }
 
 fn start(maps: &FakeMaps) -> Result<Engine> {
-    let identity = Identity { node: NODE.into(), proxy_name: None };
-    Ok(Engine::start(Box::new(maps.clone()), Config { identity, feeds: 1 })?)
+    let identity = Identity::of(NODE);
+    Ok(Engine::start(Box::new(maps.clone()), Config { identity, feeds: 1, optional: Vec::new() })?)
 }

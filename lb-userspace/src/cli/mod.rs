@@ -13,7 +13,10 @@ use std::{io::Write as _, path::PathBuf, process::ExitCode};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
 
-use crate::{desired::Identity, node};
+use crate::{
+    desired::{Identity, NodePortAddresses},
+    node,
+};
 
 /// An eBPF service load balancer for Kubernetes nodes: new connections go only to endpoints that are ready now.
 #[derive(Debug, Parser)]
@@ -67,12 +70,19 @@ struct IdentityArgs {
     /// Serve the Services with this value of the label service.kubernetes.io/service-proxy-name; default: those without
     #[arg(long, value_name = "NAME")]
     service_proxy_name: Option<String>,
+    /// Serve NodePorts on these addresses of the node: `primary`, or a comma-separated list of CIDRs
+    #[arg(long, value_name = "CIDRS", default_value_t)]
+    nodeport_addresses: NodePortAddresses,
 }
 
 impl IdentityArgs {
     fn resolve(self) -> anyhow::Result<Identity> {
         let node = node::name(self.hostname_override.as_deref())?;
-        Ok(Identity { node: node.into(), proxy_name: self.service_proxy_name.map(Into::into) })
+        Ok(Identity {
+            proxy_name: self.service_proxy_name.map(Into::into),
+            nodeport_addresses: self.nodeport_addresses,
+            ..Identity::of(&node)
+        })
     }
 }
 

@@ -10,10 +10,8 @@ use clap::Args;
 
 use super::{Failure, IdentityArgs, Output, json, print};
 use crate::{
-    desired::{Desired, Identity, compile},
-    model::Store,
-    render::Document,
     source::{Event, Feed, SourceEvent, manifest},
+    state::State,
 };
 
 /// Print the desired state for some manifests; needs no root and no kernel
@@ -34,11 +32,11 @@ pub(super) struct RenderArgs {
 
 pub(super) fn run(args: RenderArgs) -> Result<(), Failure> {
     let identity = args.identity.resolve().map_err(Failure::BadInput)?;
-    let mut store = Store::new(args.manifests.len());
+    let mut state = State::new(identity, args.manifests.len(), &[]);
     let mut wrong = Vec::new();
     for (number, path) in args.manifests.iter().enumerate() {
         match read(path) {
-            Ok(contents) => fill(&mut store, Feed(number), contents),
+            Ok(contents) => fill(&mut state, Feed(number), contents),
             Err(errors) => wrong.extend(errors.0),
         }
     }
@@ -47,7 +45,8 @@ pub(super) fn run(args: RenderArgs) -> Result<(), Failure> {
         others.iter().for_each(|error| eprintln!("readylb: {error}"));
         return Err(Failure::BadInput(anyhow!("{last}")));
     }
-    let document = document(&mut store, &identity);
+    state.refresh();
+    let document = state.render();
     print(&match args.output {
         Output::Json => json(&document)?,
         Output::Table => document.to_tables(),
@@ -63,19 +62,10 @@ fn read(path: &Path) -> Result<manifest::Contents, manifest::ManifestErrors> {
     }
 }
 
-fn fill(store: &mut Store, feed: Feed, contents: manifest::Contents) {
+fn fill(state: &mut State, feed: Feed, contents: manifest::Contents) {
     let applied = contents.objects.into_values().map(Event::Apply);
     let said = [Event::Warnings(contents.warnings), Event::ListComplete];
     for event in [Event::ListStarted].into_iter().chain(applied).chain(said) {
-        store.handle(SourceEvent { feed, event });
+        state.handle(SourceEvent { feed, event });
     }
-}
-
-fn document(store: &mut Store, identity: &Identity) -> Document {
-    let mut desired = Desired::default();
-    for key in store.take_dirty() {
-        let service = store.service(&key).map(|service| compile(service, &store.slices_of(&key), identity));
-        desired.update(&key, service);
-    }
-    Document::new(&identity.node, &desired, store)
 }

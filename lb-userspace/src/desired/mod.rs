@@ -3,10 +3,12 @@
 mod conflicts;
 mod feature_level;
 mod frontend;
+mod node;
 mod service;
 #[cfg(test)]
 mod tests;
 
 pub use conflicts::Desired;
 pub use frontend::{EndpointSet, Frontend, FrontendKind, NoBackends, PortKey, Skipped, Withheld};
-pub use service::{Identity, ServiceDesired, compile};
+pub use node::{Identity, InvalidNodePortAddresses, NodePortAddresses, NodeView};
+pub use service::{ServiceDesired, compile};

@@ -4,7 +4,9 @@ use std::net::IpAddr;
 
 use lb_common::Verdict;
 
-use super::{EndpointSet, Frontend, FrontendKind, PortKey, Skipped, Withheld, feature_level};
+use super::{
+    EndpointSet, Frontend, FrontendKind, Identity, NodeView, PortKey, Skipped, Withheld, feature_level,
+};
 use crate::{
     endpoints::select,
     model::{
@@ -12,16 +14,6 @@ use crate::{
         SessionAffinity, parse_address, unfit,
     },
 };
-
-/// Who we are, as far as Services are concerned.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
-    /// Name of this node, as in `nodeName` of endpoints.
-    pub node: Box<str>,
-    /// Only Services whose label `service.kubernetes.io/service-proxy-name` is this are served; `None`: only those
-    /// without the label.
-    pub proxy_name: Option<Box<str>>,
-}
 
 /// The desired state of one Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,11 +31,17 @@ pub struct ServiceDesired {
 }
 
 /// Computes the desired state of a Service from its slices.
-pub fn compile(service: &Service, slices: &[&EndpointSlice], identity: &Identity) -> ServiceDesired {
+pub fn compile(
+    service: &Service,
+    slices: &[&EndpointSlice],
+    identity: &Identity,
+    node: &NodeView,
+) -> ServiceDesired {
     let mut compiler = Compiler {
         service,
         slices,
         identity,
+        node,
         out: ServiceDesired { created: service.created, ..Default::default() },
     };
     if let Some((reason, message)) = not_served(service, identity) {
@@ -85,6 +83,7 @@ struct Compiler<'a> {
     service: &'a Service,
     slices: &'a [&'a EndpointSlice],
     identity: &'a Identity,
+    node: &'a NodeView,
     out: ServiceDesired,
 }
 
@@ -104,8 +103,9 @@ impl Compiler<'_> {
             self.addresses(FrontendKind::ClusterIP, &service.cluster_ips, service.internal_policy);
         addresses.extend(self.addresses(FrontendKind::ExternalIP, &service.external_ips, Policy::Cluster));
         if service.service_type == ServiceType::LoadBalancer {
-            let ips = &service.load_balancer_ips;
-            addresses.extend(self.addresses(FrontendKind::LoadBalancer, ips, Policy::Cluster));
+            let ips: Vec<_> =
+                service.load_balancer_ips.iter().filter(|ip| !ip.proxied).map(|ip| ip.ip.clone()).collect();
+            addresses.extend(self.addresses(FrontendKind::LoadBalancer, &ips, Policy::Cluster));
         }
         for port in &service.ports {
             match &port.protocol {

@@ -3,7 +3,10 @@ use lb_common::{ServiceKey, Verdict};
 use super::*;
 use crate::{
     endpoints::Backend,
-    model::{AddressType, EndpointSlice, ObjectKey, Protocol, Service, ServiceType, SessionAffinity},
+    model::{
+        AddressType, EndpointSlice, LoadBalancerIp, ObjectKey, Protocol, Service, ServiceType,
+        SessionAffinity,
+    },
     testing::{
         BACKEND_1, BACKEND_2, BACKEND_V6, NODE, OTHER_NODE, VIP, VIP_V6, endpoint, key, service, slice, web,
         web_slice,
@@ -11,11 +14,11 @@ use crate::{
 };
 
 fn identity() -> Identity {
-    Identity { node: NODE.into(), proxy_name: None }
+    Identity::of(NODE)
 }
 
 fn of(service: &Service, slices: &[EndpointSlice]) -> ServiceDesired {
-    compile(service, &slices.iter().collect::<Vec<_>>(), &identity())
+    compile(service, &slices.iter().collect::<Vec<_>>(), &identity(), &NodeView::default())
 }
 
 /// The frontends that belong into the datapath, each with the addresses of its backends.
@@ -104,7 +107,8 @@ fn only_services_of_our_proxy_name_are_served() {
     for (label, ours, is_served) in rows {
         let text = |text: Option<&str>| text.map(Into::into);
         let service = Service { proxy_name: text(label), ..web() };
-        let desired = compile(&service, &[], &Identity { proxy_name: text(ours), ..identity() });
+        let desired =
+            compile(&service, &[], &Identity { proxy_name: text(ours), ..identity() }, &NodeView::default());
         assert_eq!(desired.frontends.len(), usize::from(is_served), "{label:?}, {ours:?}");
         assert_eq!(desired.skipped.iter().any(|it| it.reason == Verdict::OtherProxy), !is_served);
     }
@@ -158,7 +162,7 @@ fn what_is_beyond_this_build_is_computed_and_withheld() {
     let slices = [web_slice(&[BACKEND_1])];
     let mut everything = Service {
         external_ips: vec!["203.0.113.10".into()],
-        load_balancer_ips: vec!["203.0.113.20".into()],
+        load_balancer_ips: vec![LoadBalancerIp { ip: "203.0.113.20".into(), proxied: false }],
         ..web().of_type(ServiceType::LoadBalancer)
     };
     everything.ports[0].node_port = Some(30080);
@@ -196,7 +200,10 @@ fn what_is_beyond_this_build_is_computed_and_withheld() {
 
 #[test]
 fn load_balancer_addresses_and_node_ports_need_their_type() {
-    let mut left_over = Service { load_balancer_ips: vec!["203.0.113.20".into()], ..web() };
+    let mut left_over = Service {
+        load_balancer_ips: vec![LoadBalancerIp { ip: "203.0.113.20".into(), proxied: false }],
+        ..web()
+    };
     left_over.ports[0].node_port = Some(30080);
     let desired = of(&left_over, &[]);
     assert_eq!(desired.frontends.len(), 1);

@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use ipnet::IpNet;
+
 /// An IP address family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Family {
@@ -46,6 +48,28 @@ pub fn parse_address(text: &str) -> Result<IpAddr, InvalidAddress> {
     parsed.ok_or_else(|| InvalidAddress { text: text.into() })
 }
 
+/// Text that is not a range of addresses.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is not a CIDR")]
+pub struct InvalidRange {
+    /// The text as it stands in the object.
+    pub text: Box<str>,
+}
+
+/// Reads a range of addresses in CIDR notation, as Kubernetes does: bits after the prefix are dropped, and leading zeros
+/// are as in [`parse_address`]. A bare address is none.
+///
+/// # Errors
+/// [`InvalidRange`] with the text.
+pub fn parse_range(text: &str) -> Result<IpNet, InvalidRange> {
+    let parsed = text.split_once('/').and_then(|(address, prefix)| {
+        let digits = prefix.bytes().all(|byte| byte.is_ascii_digit());
+        let prefix = prefix.parse().ok().filter(|_| digits)?;
+        IpNet::new(parse_address(address).ok()?, prefix).ok()
+    });
+    parsed.map(|range| range.trunc()).ok_or_else(|| InvalidRange { text: text.into() })
+}
+
 /// What makes an address unfit for a Service or an endpoint, if something does.
 ///
 /// The API forbids most of these for endpoints; a frontend or a backend at one would capture or misdirect traffic that
@@ -82,6 +106,25 @@ fn parse_v4(text: &str) -> Option<Ipv4Addr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_range_is_read_without_what_comes_after_its_prefix() {
+        let rows = [
+            ("10.0.0.0/8", Some("10.0.0.0/8")),
+            ("10.1.2.3/8", Some("10.0.0.0/8")),
+            ("010.0.0.0/8", Some("10.0.0.0/8")),
+            ("2001:db8::1/32", Some("2001:db8::/32")),
+            ("0.0.0.0/0", Some("0.0.0.0/0")),
+            ("10.0.0.0/33", None),
+            ("10.0.0.0/+8", None),
+            ("10.0.0.0", None),
+            ("/8", None),
+            ("", None),
+        ];
+        for (text, want) in rows {
+            assert_eq!(parse_range(text).ok().map(|range| range.to_string()).as_deref(), want, "{text:?}");
+        }
+    }
 
     #[test]
     fn b71_leading_zeros_are_decimal_and_the_rest_is_refused() {

@@ -30,6 +30,11 @@ impl<K: Clone + Eq + Hash, T: PartialEq> Claims<K, T> {
         self.by_key.get(key)?.last().map(|claim| &claim.object)
     }
 
+    /// Every object that holds, in no order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.by_key.values().filter_map(|claims| claims.last()).map(|claim| &claim.object)
+    }
+
     /// Takes a feed's word, and tells whether the object that holds is now another.
     ///
     /// A feed that repeats itself says nothing new: it does not become the last to have spoken, so a relist changes no

@@ -1,6 +1,6 @@
 //! The EndpointSlice, as a proxy reads it.
 
-use std::{fmt, net::IpAddr};
+use std::{fmt, net::IpAddr, sync::Arc};
 
 use super::{Family, InvalidAddress, Kind, ObjectKey, ObjectRef, Protocol};
 
@@ -92,11 +92,22 @@ pub struct Endpoint {
     /// `conditions`.
     pub conditions: Conditions,
     /// `nodeName`.
-    pub node: Option<Box<str>>,
+    pub node: Option<Arc<str>>,
     /// `zone`.
-    pub zone: Option<Box<str>>,
+    pub zone: Option<Arc<str>>,
+    /// `hints`.
+    pub hints: Option<Arc<Hints>>,
     /// `targetRef` as `namespace/name`, if it is a Pod.
-    pub target: Option<Box<str>>,
+    pub target: Option<Arc<str>>,
+}
+
+/// `hints` of an endpoint: whose traffic it is meant for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hints {
+    /// `forNodes[].name`.
+    pub nodes: Vec<Arc<str>>,
+    /// `forZones[].name`.
+    pub zones: Vec<Arc<str>>,
 }
 
 /// `conditions` of an endpoint, with the API's defaults filled in: an unknown `ready` is ready, an unknown `serving` is

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-/// Namespace and name. Cheap to clone.
+/// Namespace and name; the namespace of an object that belongs to none is empty. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey {
     /// `metadata.namespace`.
@@ -25,6 +25,9 @@ impl ObjectKey {
 
 impl fmt::Display for ObjectKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.namespace.is_empty() {
+            return f.write_str(&self.name);
+        }
         write!(f, "{}/{}", self.namespace, self.name)
     }
 }
@@ -39,6 +42,10 @@ pub enum Kind {
     /// `v1` Endpoints, handled as slices: one a subset and address family. The first has the name of the object, the
     /// others `name/2`, `name/3` and so on.
     Endpoints,
+    /// `v1` Node.
+    Node,
+    /// The addresses of this machine.
+    Host,
 }
 
 impl fmt::Display for Kind {
@@ -47,6 +54,8 @@ impl fmt::Display for Kind {
             Self::Service => "Service",
             Self::EndpointSlice => "EndpointSlice",
             Self::Endpoints => "Endpoints",
+            Self::Node => "Node",
+            Self::Host => "host",
         })
     }
 }

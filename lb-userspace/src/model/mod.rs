@@ -4,15 +4,19 @@ mod address;
 mod claims;
 mod endpoint_slice;
 mod key;
+mod node;
 mod protocol;
 mod service;
 pub mod store;
 
-pub use address::{Family, InvalidAddress, parse_address, unfit};
-pub use endpoint_slice::{AddressType, Conditions, Endpoint, EndpointSlice, SlicePort};
+pub use address::{Family, InvalidAddress, InvalidRange, parse_address, parse_range, unfit};
+pub use endpoint_slice::{AddressType, Conditions, Endpoint, EndpointSlice, Hints, SlicePort};
 pub use key::{Kind, ObjectKey, ObjectRef};
+pub use node::{Host, Node};
 pub use protocol::Protocol;
-pub use service::{Policy, Service, ServicePort, ServiceType, SessionAffinity};
+pub use service::{
+    LoadBalancerIp, Policy, Service, ServicePort, ServiceType, SessionAffinity, TrafficDistribution,
+};
 pub use store::Store;
 
 /// An object in one of the forms that the agent handles.
@@ -22,6 +26,10 @@ pub enum Object {
     Service(Service),
     /// A `discovery.k8s.io/v1` EndpointSlice, or the part of a `v1` Endpoints object that one would mirror.
     EndpointSlice(EndpointSlice),
+    /// A `v1` Node.
+    Node(Node),
+    /// The addresses of this machine.
+    Host(Host),
 }
 
 impl Object {
@@ -30,6 +38,8 @@ impl Object {
         match self {
             Self::Service(service) => service.reference(),
             Self::EndpointSlice(slice) => slice.reference(),
+            Self::Node(node) => node.reference(),
+            Self::Host(_) => Host::reference(),
         }
     }
 }

@@ -19,14 +19,22 @@ pub struct Service {
     pub cluster_ips: Vec<Box<str>>,
     /// `spec.externalIPs`, as text.
     pub external_ips: Vec<Box<str>>,
-    /// `status.loadBalancer.ingress[].ip` of those with `ipMode` VIP or none, as text.
-    pub load_balancer_ips: Vec<Box<str>>,
+    /// `status.loadBalancer.ingress[]` of those with an `ip`.
+    pub load_balancer_ips: Vec<LoadBalancerIp>,
+    /// `spec.loadBalancerSourceRanges`, as text.
+    pub source_ranges: Vec<Box<str>>,
     /// `spec.ports`.
     pub ports: Vec<ServicePort>,
     /// `spec.sessionAffinity`.
     pub affinity: SessionAffinity,
     /// `spec.internalTrafficPolicy`.
     pub internal_policy: Policy,
+    /// `spec.externalTrafficPolicy`.
+    pub external_policy: Policy,
+    /// `spec.healthCheckNodePort`.
+    pub health_check_port: Option<u16>,
+    /// `spec.trafficDistribution`.
+    pub traffic_distribution: Option<TrafficDistribution>,
     /// What the object says that is not understood or not obeyed; one sentence each.
     pub warnings: Vec<String>,
 }
@@ -49,6 +57,34 @@ pub enum ServiceType {
     LoadBalancer,
     /// A DNS alias; its addresses and ports mean nothing.
     ExternalName,
+}
+
+/// One of `status.loadBalancer.ingress[]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadBalancerIp {
+    /// `ip`, as text.
+    pub ip: Box<str>,
+    /// `ipMode` is Proxy: traffic to the address has to reach the load balancer itself.
+    pub proxied: bool,
+}
+
+/// `spec.trafficDistribution`: a wish, which whoever writes the slices turns into hints for their endpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrafficDistribution {
+    /// Endpoints of the client's zone: PreferSameZone, and PreferClose, its older name.
+    SameZone,
+    /// Endpoints of the client's node.
+    SameNode,
+}
+
+impl TrafficDistribution {
+    /// As in the API.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::SameZone => "PreferSameZone",
+            Self::SameNode => "PreferSameNode",
+        }
+    }
 }
 
 /// One of `spec.ports`.

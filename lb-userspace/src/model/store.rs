@@ -5,7 +5,9 @@ mod tests;
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::{EndpointSlice, Kind, Object, ObjectKey, ObjectRef, Service, Warning, claims::Claims};
+use super::{
+    EndpointSlice, Host, Kind, Node, Object, ObjectKey, ObjectRef, Service, Warning, claims::Claims,
+};
 use crate::source::{Event, Feed, SourceEvent};
 
 /// Holds the objects of all feeds and consumes their events.
@@ -17,12 +19,17 @@ pub struct Store {
     feeds: Vec<FeedState>,
     services: Claims<ObjectKey, Service>,
     slices: Claims<ObjectRef, EndpointSlice>,
+    nodes: Claims<ObjectKey, Node>,
+    /// One at most.
+    hosts: Claims<ObjectKey, Host>,
     slices_by_service: HashMap<ObjectKey, BTreeSet<ObjectRef>>,
     slices_without_service: BTreeSet<ObjectRef>,
     /// Objects that carry warnings.
     warned: BTreeSet<ObjectRef>,
     /// Services whose object or slices have changed since they were last taken.
     dirty: BTreeSet<ObjectKey>,
+    /// A Node or the addresses of this machine have changed since that was last asked.
+    nodes_dirty: bool,
 }
 
 /// What is known of a feed.
@@ -30,6 +37,8 @@ pub struct Store {
 pub struct FeedState {
     /// Number of lists begun.
     list: u64,
+    /// Nothing waits for it once it fails, see [`Store::optional`].
+    optional: bool,
     /// It has completed a list.
     pub synced: bool,
     /// Why it cannot get at its objects now; one sentence.
@@ -45,11 +54,24 @@ impl Store {
             feeds: vec![FeedState::default(); feeds],
             services: Claims::new(),
             slices: Claims::new(),
+            nodes: Claims::new(),
+            hosts: Claims::new(),
             slices_by_service: HashMap::new(),
             slices_without_service: BTreeSet::new(),
             warned: BTreeSet::new(),
             dirty: BTreeSet::new(),
+            nodes_dirty: false,
         }
+    }
+
+    /// The same, but what this feed says is dispensable: while it fails, the store can be complete without it.
+    ///
+    /// # Panics
+    /// As [`Store::handle`].
+    #[must_use]
+    pub fn optional(mut self, feed: Feed) -> Self {
+        self.feeds[feed.0].optional = true;
+        self
     }
 
     /// Takes in what a source says.
@@ -81,6 +103,26 @@ impl Store {
         std::mem::take(&mut self.dirty)
     }
 
+    /// Whether a Node or the addresses of this machine have changed since the last call.
+    pub const fn take_nodes_dirty(&mut self) -> bool {
+        std::mem::replace(&mut self.nodes_dirty, false)
+    }
+
+    /// Every Service, in no order.
+    pub fn services(&self) -> impl Iterator<Item = &Service> {
+        self.services.iter()
+    }
+
+    /// The Node of this name, if it is known.
+    pub fn node(&self, name: &str) -> Option<&Node> {
+        self.nodes.get(&ObjectKey::new("", name))
+    }
+
+    /// The addresses of this machine, if they are known.
+    pub fn host(&self) -> Option<&Host> {
+        self.hosts.get(&Host::reference().key)
+    }
+
     /// The Service, if there is one.
     pub fn service(&self, key: &ObjectKey) -> Option<&Service> {
         self.services.get(key)
@@ -102,9 +144,9 @@ impl Store {
         &self.feeds
     }
 
-    /// Whether every feed has completed its first list.
+    /// Whether every feed has completed its first list; of the optional ones, those that do not fail.
     pub fn is_complete(&self) -> bool {
-        self.feeds.iter().all(|feed| feed.synced)
+        self.feeds.iter().all(|feed| feed.synced || (feed.optional && feed.failing.is_some()))
     }
 
     /// What the feeds and the objects warn of, without repetition.
@@ -128,6 +170,8 @@ impl Store {
         let changed = match object {
             Object::Service(service) => self.services.apply(service.key.clone(), feed, list, service),
             Object::EndpointSlice(slice) => self.slices.apply(reference.clone(), feed, list, slice),
+            Object::Node(node) => self.nodes.apply(node.key.clone(), feed, list, node),
+            Object::Host(host) => self.hosts.apply(reference.key.clone(), feed, list, host),
         };
         if changed {
             self.changed(&reference, before);
@@ -139,6 +183,8 @@ impl Store {
         let changed = match reference.kind {
             Kind::Service => self.services.withdraw(&reference.key, feed),
             Kind::EndpointSlice | Kind::Endpoints => self.slices.withdraw(reference, feed),
+            Kind::Node => self.nodes.withdraw(&reference.key, feed),
+            Kind::Host => self.hosts.withdraw(&reference.key, feed),
         };
         if changed {
             self.changed(reference, before);
@@ -146,15 +192,22 @@ impl Store {
     }
 
     fn sweep(&mut self, feed: Feed, list: u64) {
-        let services = self.services.unsaid(feed, list);
-        let services = services.into_iter().map(|key| ObjectRef { kind: Kind::Service, key });
-        for reference in services.chain(self.slices.unsaid(feed, list)) {
+        let of_kind = |kind, keys: Vec<_>| keys.into_iter().map(move |key| ObjectRef { kind, key });
+        let services = of_kind(Kind::Service, self.services.unsaid(feed, list));
+        let nodes = of_kind(Kind::Node, self.nodes.unsaid(feed, list));
+        let hosts = of_kind(Kind::Host, self.hosts.unsaid(feed, list));
+        let slices = self.slices.unsaid(feed, list);
+        for reference in services.chain(nodes).chain(hosts).chain(slices) {
             self.withdraw(&reference, feed);
         }
     }
 
     /// Follows a change of an object in the indexes; `before` is the Service that it belonged to.
     fn changed(&mut self, reference: &ObjectRef, before: Option<ObjectKey>) {
+        if matches!(reference.kind, Kind::Node | Kind::Host) {
+            self.nodes_dirty = true;
+            return;
+        }
         let now = self.service_of(reference);
         if reference.kind != Kind::Service {
             self.unindex(reference, before.as_ref());
@@ -197,6 +250,7 @@ impl Store {
         match reference.kind {
             Kind::Service => Some(reference.key.clone()),
             Kind::EndpointSlice | Kind::Endpoints => self.slices.get(reference)?.service_key(),
+            Kind::Node | Kind::Host => None,
         }
     }
 
@@ -204,6 +258,7 @@ impl Store {
         match reference.kind {
             Kind::Service => self.services.get(&reference.key).map(|service| &*service.warnings),
             Kind::EndpointSlice | Kind::Endpoints => self.slices.get(reference).map(|slice| &*slice.warnings),
+            Kind::Node | Kind::Host => None,
         }
         .unwrap_or_default()
     }

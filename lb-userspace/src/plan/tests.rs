@@ -2,7 +2,7 @@ use lb_common::{BackendSet, BackendState, BackendValue, SlotKey, backend::state,
 
 use super::*;
 use crate::{
-    desired::{Identity, compile},
+    desired::{Identity, NodeView, compile},
     maps::Snapshot,
     model::{EndpointSlice, Service},
     testing::{
@@ -38,8 +38,8 @@ impl World {
     }
 
     fn want(&mut self, service: &Service, slices: &[EndpointSlice]) {
-        let identity = Identity { node: NODE.into(), proxy_name: None };
-        let desired = compile(service, &slices.iter().collect::<Vec<_>>(), &identity);
+        let identity = Identity::of(NODE);
+        let desired = compile(service, &slices.iter().collect::<Vec<_>>(), &identity, &NodeView::default());
         self.desired.update(&service.key, Some(desired));
     }
 

@@ -15,13 +15,13 @@ use super::{
     writer::Writer,
 };
 use crate::{
-    desired::{Desired, Identity, compile},
+    desired::Identity,
     ids::Ids,
     maps::{LbMaps, MapError, Op},
-    model::Store,
     plan::Leftovers,
     render::Document,
-    source::{Event, SourceEvent},
+    source::{Event, Feed, SourceEvent},
+    state::{Change, State},
 };
 
 /// Units written in one step; then questions and new events get their turn.
@@ -34,13 +34,13 @@ pub struct Config {
     pub identity: Identity,
     /// Number of feeds.
     pub feeds: usize,
+    /// Those of them that are dispensable, see [`crate::model::Store::optional`].
+    pub optional: Vec<Feed>,
 }
 
 /// From events to operations.
 pub struct Engine {
-    identity: Identity,
-    store: Store,
-    desired: Desired,
+    state: State,
     ids: Ids,
     writer: Writer,
     queue: Queue,
@@ -56,9 +56,7 @@ impl Engine {
         let writer = Writer::adopt(maps)?;
         let ids = Ids::adopt(writer.record());
         let mut engine = Self {
-            identity: config.identity,
-            store: Store::new(config.feeds),
-            desired: Desired::default(),
+            state: State::new(config.identity, config.feeds, &config.optional),
             ids,
             writer,
             queue: Queue::default(),
@@ -71,12 +69,12 @@ impl Engine {
     /// Takes in what a source says.
     pub fn handle(&mut self, event: SourceEvent) {
         self.log_failure(&event);
-        self.store.handle(event);
+        self.state.handle(event);
     }
 
     /// Once, not at every try.
     fn log_failure(&self, SourceEvent { feed, event }: &SourceEvent) {
-        let before = self.store.feeds().get(feed.0).and_then(|feed| feed.failing.as_deref());
+        let before = self.state.store().feeds().get(feed.0).and_then(|feed| feed.failing.as_deref());
         match event {
             Event::Failing(sentence) if before != Some(sentence) => tracing::warn!("{sentence}"),
             Event::Recovered => {
@@ -94,7 +92,7 @@ impl Engine {
             self.collect(collection, now);
         }
         self.take_in_changes();
-        if !self.status.complete && self.store.is_complete() {
+        if !self.status.complete && self.state.store().is_complete() {
             self.complete(now);
         }
         for _ in 0..UNITS_A_STEP {
@@ -116,7 +114,7 @@ impl Engine {
 
     /// The desired state of the whole.
     pub fn render(&self) -> Document {
-        Document::new(&self.identity.node, &self.desired, &self.store)
+        self.state.render()
     }
 
     /// Clears [`ORPHAN_FLOWS`], unless a frontend was removed since `removals` was read from the [`Status`]. Tells
@@ -135,21 +133,16 @@ impl Engine {
 
     /// Computes the touched Services anew, and finds what that changes.
     fn take_in_changes(&mut self) {
-        for key in self.store.take_dirty() {
-            let new = self
-                .store
-                .service(&key)
-                .map(|service| compile(service, &self.store.slices_of(&key), &self.identity));
-            let Some(touched) = self.desired.update(&key, new) else { continue };
+        for Change { service, frontends } in self.state.refresh() {
             self.status.generation += 1;
-            touched.into_iter().for_each(|frontend| self.touch(frontend));
+            frontends.into_iter().for_each(|frontend| self.touch(frontend));
             // Also when it has no frontend left: a failure of its own is then over.
-            self.queue.push(Unit::Service(key));
+            self.queue.push(Unit::Service(service));
         }
     }
 
     fn touch(&mut self, frontend: ServiceKey) {
-        if let Some(winner) = self.desired.winner(&frontend) {
+        if let Some(winner) = self.state.desired().winner(&frontend) {
             self.queue.push(Unit::Service(winner.clone()));
         } else if self.status.complete {
             self.queue.push(Unit::Removal(frontend));
@@ -159,8 +152,11 @@ impl Engine {
     /// Every first list is complete: what was held back can go.
     fn complete(&mut self, now: Instant) {
         self.status.complete = true;
-        tracing::info!(services = self.desired.service_count(), "every source has completed its first list");
-        for (key, _) in self.desired.services() {
+        tracing::info!(
+            services = self.state.desired().service_count(),
+            "every source has completed its first list"
+        );
+        for (key, _) in self.state.desired().services() {
             self.queue.push(Unit::Service(key.clone()));
         }
         let held: Vec<_> = self.writer.record().services().keys().copied().collect();
@@ -170,16 +166,16 @@ impl Engine {
 
     fn tell(&mut self) {
         let status = &mut self.status;
-        let feeds = self.store.feeds().iter();
+        let feeds = self.state.store().feeds().iter();
         status.feeds =
             feeds.map(|feed| FeedStatus { synced: feed.synced, failing: feed.failing.clone() }).collect();
         if self.queue.is_settled() {
             status.applied = status.generation;
         }
-        status.services = self.desired.service_count();
-        (status.frontends, status.programmable) = self.desired.frontend_counts();
+        status.services = self.state.desired().service_count();
+        (status.frontends, status.programmable) = self.state.desired().frontend_counts();
         status.programmed = self.writer.record().services().len();
-        status.warnings = self.store.warning_count() + self.desired.warnings().count();
+        status.warnings = self.state.store().warning_count() + self.state.desired().warnings().count();
         status.operations = self.writer.operations();
     }
 }

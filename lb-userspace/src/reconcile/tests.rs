@@ -21,8 +21,8 @@ struct Running {
 
 impl Running {
     fn start(maps: FakeMaps) -> Self {
-        let identity = Identity { node: NODE.into(), proxy_name: None };
-        let config = Config { identity, feeds: 1 };
+        let identity = Identity::of(NODE);
+        let config = Config { identity, feeds: 1, optional: Vec::new() };
         let engine = Engine::start(Box::new(maps.clone()), config).unwrap();
         let (events, from_sources) = mpsc::channel(16);
         let (requests, from_users) = mpsc::channel(16);

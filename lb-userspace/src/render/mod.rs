@@ -4,7 +4,7 @@ pub(crate) mod table;
 #[cfg(test)]
 mod tests;
 
-use std::net::IpAddr;
+use std::{net::IpAddr, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -197,7 +197,7 @@ impl FrontendView {
 
 impl From<&Backend> for BackendView {
     fn from(backend: &Backend) -> Self {
-        let text = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
+        let text = |text: &Option<Arc<str>>| text.as_deref().map(str::to_owned);
         Self {
             address: backend.address,
             port: backend.port,

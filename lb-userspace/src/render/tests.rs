@@ -2,9 +2,10 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    desired::{Identity, compile},
+    desired::Identity,
     model::{AddressType, Endpoint, Service, ServiceType},
     source::SourceEvent,
+    state::State,
     testing::{
         BACKEND_1, BACKEND_2, BACKEND_3, NODE, OTHER_NODE, OTHER_VIP, VIP, apply, endpoint, service, slice,
         web, web_slice,
@@ -37,15 +38,10 @@ fn events() -> Vec<SourceEvent> {
 }
 
 fn document(events: impl IntoIterator<Item = SourceEvent>) -> Document {
-    let mut store = Store::new(1);
-    events.into_iter().for_each(|event| store.handle(event));
-    let identity = Identity { node: NODE.into(), proxy_name: None };
-    let mut desired = Desired::default();
-    for key in store.take_dirty() {
-        let new = store.service(&key).map(|service| compile(service, &store.slices_of(&key), &identity));
-        desired.update(&key, new);
-    }
-    Document::new(NODE, &desired, &store)
+    let mut state = State::new(Identity::of(NODE), 1, &[]);
+    events.into_iter().for_each(|event| state.handle(event));
+    state.refresh();
+    state.render()
 }
 
 #[test]

@@ -3,6 +3,8 @@
 //! The model keeps what a proxy obeys. What an object says in a way that is not understood becomes one of its warnings:
 //! a newer API server may send values that this build does not know, and one bad field must not cost the whole object.
 
+use std::sync::Arc;
+
 use k8s_openapi::{
     Metadata,
     api::core::v1::{self as core, EndpointAddress, LoadBalancerIngress, ObjectReference},
@@ -11,25 +13,25 @@ use k8s_openapi::{
 };
 
 use crate::model::{
-    AddressType, Conditions, Endpoint, EndpointSlice, Kind, Object, ObjectKey, ObjectRef, Policy, Protocol,
-    Service, ServicePort, ServiceType, SessionAffinity, SlicePort, parse_address,
+    AddressType, Conditions, Endpoint, EndpointSlice, Hints, Kind, LoadBalancerIp, Node, Object, ObjectKey,
+    ObjectRef, Policy, Protocol, Service, ServicePort, ServiceType, SessionAffinity, SlicePort,
+    TrafficDistribution, parse_address,
 };
 
 /// The types of the API, for those who read them from somewhere.
 pub(super) mod api {
     pub(crate) use k8s_openapi::api::{
-        core::v1::{Endpoints, Service},
+        core::v1::{Endpoints, Node, Service},
         discovery::v1::EndpointSlice,
     };
 }
-
-/// Namespace of an object that names none, as `kubectl` has it.
-pub(super) const DEFAULT_NAMESPACE: &str = "default";
 
 /// Label of an EndpointSlice: the Service that it belongs to.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// Label of a Service: the proxy that serves it, where it is not the default one.
 const SERVICE_PROXY_NAME: &str = "service.kubernetes.io/service-proxy-name";
+/// Label of a Node: its zone.
+const ZONE: &str = "topology.kubernetes.io/zone";
 /// Annotation of Endpoints: `truncated` where the Service has more than the 1,000 addresses that fit.
 const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
 
@@ -39,16 +41,19 @@ const DEFAULT_AFFINITY_SECONDS: u32 = 10_800;
 const MAX_AFFINITY_SECONDS: u32 = 86_400;
 
 /// An object of the API that the model has an equal of.
-pub(super) trait FromApi: Metadata<Ty = ObjectMeta> {
+pub(super) trait FromApi: Metadata<Ty = ObjectMeta> + Sized {
     /// Its kind in the model.
     const MODEL_KIND: Kind;
+
+    /// The namespace of an object that names none; `None` for a kind that belongs to no namespace.
+    const DEFAULT_NAMESPACE: Option<&str> = Some("default");
 
     /// What the object is in the model. One Endpoints object can be several slices.
     fn into_model(self) -> Vec<Object>;
 
     /// What identifies the object. Needs the metadata only: the object of a DELETED event may hold nothing else.
     fn reference(&self) -> ObjectRef {
-        ObjectRef { kind: Self::MODEL_KIND, key: key(self.metadata()) }
+        ObjectRef { kind: Self::MODEL_KIND, key: key::<Self>(self.metadata()) }
     }
 }
 
@@ -76,9 +81,18 @@ impl FromApi for core::Endpoints {
     }
 }
 
+impl FromApi for core::Node {
+    const MODEL_KIND: Kind = Kind::Node;
+    const DEFAULT_NAMESPACE: Option<&str> = None;
+
+    fn into_model(self) -> Vec<Object> {
+        vec![Object::Node(node(self))]
+    }
+}
+
 fn service(api: core::Service) -> Service {
     let mut warnings = Warnings::default();
-    let key = key(&api.metadata);
+    let key = key::<core::Service>(&api.metadata);
     let spec = api.spec.unwrap_or_default();
     let service_type = warnings.choose(
         "spec.type",
@@ -95,6 +109,14 @@ fn service(api: core::Service) -> Service {
         spec.internal_traffic_policy.as_deref(),
         &[("Cluster", Policy::Cluster), ("Local", Policy::Local)],
     );
+    let external_policy = warnings.choose(
+        "spec.externalTrafficPolicy",
+        spec.external_traffic_policy.as_deref(),
+        &[("Cluster", Policy::Cluster), ("Local", Policy::Local)],
+    );
+    let traffic_distribution = traffic_distribution(spec.traffic_distribution.as_deref(), &mut warnings);
+    let health_check_port =
+        optional_port("spec.healthCheckNodePort", spec.health_check_node_port, &mut warnings);
     let affinity_config = spec.session_affinity_config.and_then(|config| config.client_ip);
     let affinity = session_affinity(
         spec.session_affinity.as_deref(),
@@ -118,32 +140,52 @@ fn service(api: core::Service) -> Service {
         cluster_ips: boxed(cluster_ips.or_else(|| Some(vec![spec.cluster_ip?]))),
         external_ips: boxed(spec.external_ips),
         load_balancer_ips,
+        source_ranges: boxed(spec.load_balancer_source_ranges),
         ports,
         affinity,
         internal_policy,
+        external_policy,
+        health_check_port,
+        traffic_distribution,
         warnings: warnings.0,
     }
 }
 
 fn service_port(index: usize, api: core::ServicePort, warnings: &mut Warnings) -> Option<ServicePort> {
     let Some(port) = port_number(api.port) else {
-        warnings.bad_port("spec.ports", index, "port", api.port, "this port of the Service is left out");
+        let field = format!("spec.ports[{index}].port");
+        warnings.bad_port(&field, api.port, "this port of the Service is left out");
         return None;
     };
-    // Zero is how the API's own encoding spells an absent number.
-    let node_port = api.node_port.filter(|&number| number != 0).and_then(|number| {
-        let node_port = port_number(number);
-        if node_port.is_none() {
-            warnings.bad_port("spec.ports", index, "nodePort", number, "it is left out");
-        }
-        node_port
-    });
+    let node_port = optional_port(&format!("spec.ports[{index}].nodePort"), api.node_port, warnings);
     Some(ServicePort {
         name: api.name.unwrap_or_default().into(),
         protocol: protocol(api.protocol),
         port,
         node_port,
     })
+}
+
+/// A port that need not be there. Zero is how the API's own encoding spells an absent number.
+fn optional_port(field: &str, number: Option<i32>, warnings: &mut Warnings) -> Option<u16> {
+    let number = number.filter(|&number| number != 0)?;
+    let port = port_number(number);
+    if port.is_none() {
+        warnings.bad_port(field, number, "it is left out");
+    }
+    port
+}
+
+fn traffic_distribution(text: Option<&str>, warnings: &mut Warnings) -> Option<TrafficDistribution> {
+    match text? {
+        "" => None,
+        "PreferClose" | "PreferSameZone" => Some(TrafficDistribution::SameZone),
+        "PreferSameNode" => Some(TrafficDistribution::SameNode),
+        text => {
+            warnings.0.push(format!("spec.trafficDistribution {text:?} is not known and is ignored"));
+            None
+        }
+    }
 }
 
 fn session_affinity(name: Option<&str>, seconds: Option<i32>, warnings: &mut Warnings) -> SessionAffinity {
@@ -165,16 +207,35 @@ fn session_affinity(name: Option<&str>, seconds: Option<i32>, warnings: &mut War
     SessionAffinity::ClientIP { timeout_seconds }
 }
 
-/// The address, unless traffic to it has to reach the load balancer itself (`ipMode: Proxy`).
-fn load_balancer_ip(index: usize, api: LoadBalancerIngress, warnings: &mut Warnings) -> Option<Box<str>> {
+fn load_balancer_ip(
+    index: usize,
+    api: LoadBalancerIngress,
+    warnings: &mut Warnings,
+) -> Option<LoadBalancerIp> {
     let field = format!("status.loadBalancer.ingress[{index}].ipMode");
-    let ours = warnings.choose(&field, api.ip_mode.as_deref(), &[("VIP", true), ("Proxy", false)]);
-    api.ip.filter(|ip| ours && !ip.is_empty()).map(Into::into)
+    let proxied = warnings.choose(&field, api.ip_mode.as_deref(), &[("VIP", false), ("Proxy", true)]);
+    let ip = api.ip.filter(|ip| !ip.is_empty())?;
+    Some(LoadBalancerIp { ip: ip.into(), proxied })
+}
+
+fn node(api: core::Node) -> Node {
+    let addresses = api.status.and_then(|status| status.addresses).unwrap_or_default();
+    let internal = addresses.into_iter().filter(|address| address.type_ == "InternalIP");
+    Node {
+        key: key::<core::Node>(&api.metadata),
+        zone: api
+            .metadata
+            .labels
+            .and_then(|mut labels| labels.remove(ZONE))
+            .filter(|zone| !zone.is_empty())
+            .map(Into::into),
+        internal_ips: internal.map(|address| address.address.into()).collect(),
+    }
 }
 
 fn endpoint_slice(api: discovery::EndpointSlice) -> EndpointSlice {
     let mut warnings = Warnings::default();
-    let key = key(&api.metadata);
+    let key = key::<discovery::EndpointSlice>(&api.metadata);
     let service = api.metadata.labels.and_then(|mut labels| labels.remove(SERVICE_NAME));
     EndpointSlice {
         kind: Kind::EndpointSlice,
@@ -207,7 +268,15 @@ fn endpoint(api: discovery::Endpoint, namespace: &str) -> Endpoint {
         },
         node: api.node_name.map(Into::into),
         zone: api.zone.map(Into::into),
+        hints: api.hints.map(|hints| Arc::new(self::hints(hints))),
         target: pod(api.target_ref, namespace),
+    }
+}
+
+fn hints(api: discovery::EndpointHints) -> Hints {
+    Hints {
+        nodes: api.for_nodes.into_iter().flatten().map(|node| node.name.into()).collect(),
+        zones: api.for_zones.into_iter().flatten().map(|zone| zone.name.into()).collect(),
     }
 }
 
@@ -216,7 +285,7 @@ fn endpoint(api: discovery::Endpoint, namespace: &str) -> Endpoint {
 /// contains.
 fn endpoints(api: core::Endpoints) -> Vec<EndpointSlice> {
     let mut warnings = Warnings::default();
-    let key = key(&api.metadata);
+    let key = key::<core::Endpoints>(&api.metadata);
     let annotations = api.metadata.annotations.unwrap_or_default();
     if annotations.get(OVER_CAPACITY).is_some_and(|state| state == "truncated") {
         warnings.0.push("the object holds only the first 1,000 addresses of its Service".into());
@@ -274,6 +343,7 @@ fn endpoint_address(api: EndpointAddress, ready: bool, namespace: &str) -> Endpo
         conditions: Conditions { ready, serving: ready, terminating: false },
         node: api.node_name.map(Into::into),
         zone: None,
+        hints: None,
         target: pod(api.target_ref, namespace),
     }
 }
@@ -288,18 +358,19 @@ fn slice_port(
 ) -> Option<SlicePort> {
     let port = number.map(port_number);
     if let (Some(number), Some(None)) = (number, port) {
-        warnings.bad_port(list, index, "port", number, "this port is left out");
+        warnings.bad_port(&format!("{list}[{index}].port"), number, "this port is left out");
         return None;
     }
     Some(SlicePort { name: name.unwrap_or_default().into(), protocol: protocol(text), port: port.flatten() })
 }
 
-fn key(metadata: &ObjectMeta) -> ObjectKey {
-    let namespace = metadata.namespace.as_deref().filter(|namespace| !namespace.is_empty());
-    ObjectKey::new(namespace.unwrap_or(DEFAULT_NAMESPACE), metadata.name.as_deref().unwrap_or_default())
+fn key<T: FromApi>(metadata: &ObjectMeta) -> ObjectKey {
+    let given = metadata.namespace.as_deref().filter(|namespace| !namespace.is_empty());
+    let namespace = T::DEFAULT_NAMESPACE.map_or("", |default| given.unwrap_or(default));
+    ObjectKey::new(namespace, metadata.name.as_deref().unwrap_or_default())
 }
 
-fn pod(api: Option<ObjectReference>, namespace: &str) -> Option<Box<str>> {
+fn pod(api: Option<ObjectReference>, namespace: &str) -> Option<Arc<str>> {
     let api = api.filter(|target| target.kind.as_deref() == Some("Pod"))?;
     let namespace = api.namespace.as_deref().unwrap_or(namespace);
     Some(format!("{namespace}/{}", api.name?).into())
@@ -343,10 +414,8 @@ impl Warnings {
         }
     }
 
-    fn bad_port(&mut self, list: &str, index: usize, field: &str, number: i32, outcome: &str) {
-        self.0.push(format!(
-            "{list}[{index}].{field} {number} is not a port number (1 to 65535), and {outcome}"
-        ));
+    fn bad_port(&mut self, field: &str, number: i32, outcome: &str) {
+        self.0.push(format!("{field} {number} is not a port number (1 to 65535), and {outcome}"));
     }
 }
 

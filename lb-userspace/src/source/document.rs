@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use self::text::Chunk;
-use super::convert::{DEFAULT_NAMESPACE, FromApi, api};
+use super::convert::{FromApi, api};
 use crate::model::{Object, ObjectRef, Warning};
 
 /// What a file holds.
@@ -104,7 +104,8 @@ impl Reader {
             ("v1", "Service") => self.object::<api::Service>(value, origin),
             ("v1", "Endpoints") => self.object::<api::Endpoints>(value, origin),
             ("discovery.k8s.io/v1", "EndpointSlice") => self.object::<api::EndpointSlice>(value, origin),
-            ("v1", "Pod" | "Node") => {
+            ("v1", "Node") => self.object::<api::Node>(value, origin),
+            ("v1", "Pod") => {
                 self.skip(&value, &kind, format!("a {kind} is not used by this build yet"), origin);
             }
             (_, list) if list.ends_with("List") && value.get("items").is_some() => {
@@ -112,7 +113,7 @@ impl Reader {
             }
             _ => {
                 let known =
-                    "readylb reads Service and Endpoints (v1) and EndpointSlice (discovery.k8s.io/v1)";
+                    "readylb reads Service, Endpoints and Node (v1) and EndpointSlice (discovery.k8s.io/v1)";
                 self.skip(&value, &kind, format!("{kind} ({version}) is not used; {known}"), origin);
             }
         }
@@ -131,7 +132,7 @@ impl Reader {
     }
 
     fn object<T: FromApi + DeserializeOwned>(&mut self, value: Value, origin: &Origin) {
-        let name = describe(&value, T::KIND, Some(DEFAULT_NAMESPACE));
+        let name = describe(&value, T::KIND, T::DEFAULT_NAMESPACE);
         let mut unknown = Vec::new();
         let mut track = serde_path_to_error::Track::new();
         let value = serde_path_to_error::Deserializer::new(value, &mut track);

@@ -111,7 +111,7 @@ fn last_objects() -> impl Strategy<Value = (Vec<Object>, Vec<Object>)> {
 const fn feed_of(kind: Kind) -> usize {
     match kind {
         Kind::Service => 0,
-        Kind::EndpointSlice | Kind::Endpoints => 1,
+        Kind::EndpointSlice | Kind::Endpoints | Kind::Node | Kind::Host => 1,
     }
 }
 

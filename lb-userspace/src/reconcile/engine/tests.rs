@@ -42,8 +42,8 @@ impl Agent {
 
     /// On maps as they are, before the first lists.
     pub(super) fn on(maps: &FakeMaps) -> Self {
-        let identity = Identity { node: NODE.into(), proxy_name: None };
-        let config = Config { identity, feeds: 2 };
+        let identity = Identity::of(NODE);
+        let config = Config { identity, feeds: 2, optional: Vec::new() };
         let engine = Engine::start(Box::new(maps.clone()), config).unwrap();
         Self { engine, maps: maps.clone(), now: Instant::now() }
     }
@@ -603,5 +603,5 @@ fn a_change_touches_only_its_service_whatever_else_there_is() {
     agent.settle();
     // State of the new backend, two slots, the switch; and the old slot.
     assert_eq!(agent.maps.take_log().len(), 5);
-    assert!(agent.engine.desired.service(&key(&name(77))).is_some());
+    assert!(agent.engine.state.desired().service(&key(&name(77))).is_some());
 }

@@ -66,17 +66,20 @@ impl Engine {
         let record = self.writer.record();
         match unit {
             Unit::Service(key) => {
-                let frontends = self.desired.service(key).map(|service| service.frontends.iter());
+                let frontends = self.state.desired().service(key).map(|service| service.frontends.iter());
                 let in_the_maps = |frontend: &ServiceKey| record.services().contains_key(frontend);
                 let frontends = frontends.into_iter().flatten().map(Frontend::key).filter(in_the_maps);
                 if let Some(until) = self.queue.settles_at(frontends).filter(|until| *until > now) {
                     self.queue.wait(unit.clone(), until);
                     return Ok(None);
                 }
-                plan::service(key, &self.desired, record, &mut self.ids, self.status.complete).map(Some)
+                plan::service(key, self.state.desired(), record, &mut self.ids, self.status.complete)
+                    .map(Some)
             }
             // It may have been claimed again since.
-            Unit::Removal(frontend) if self.desired.winner(frontend).is_some() => Ok(Some(Plan::default())),
+            Unit::Removal(frontend) if self.state.desired().winner(frontend).is_some() => {
+                Ok(Some(Plan::default()))
+            }
             Unit::Removal(frontend) => Ok(Some(plan::removal(frontend, record))),
         }
     }

@@ -15,14 +15,14 @@ fn read_service(spec: Value) -> Service {
     let api = json!({"metadata": {"name": "web", "namespace": "shop"}, "spec": spec});
     match read::<api::Service>(api).remove(0) {
         Object::Service(service) => service,
-        Object::EndpointSlice(slice) => panic!("a Service became {slice:?}"),
+        other => panic!("a Service became {other:?}"),
     }
 }
 
 fn slices<T: FromApi + DeserializeOwned>(api: Value) -> Vec<EndpointSlice> {
     let slices = read::<T>(api).into_iter().map(|object| match object {
         Object::EndpointSlice(slice) => slice,
-        Object::Service(service) => panic!("a slice became {service:?}"),
+        other => panic!("a slice became {other:?}"),
     });
     slices.collect()
 }
@@ -33,6 +33,10 @@ fn read_slice(fields: Value) -> EndpointSlice {
         api[name] = value.clone();
     }
     slices::<api::EndpointSlice>(api).remove(0)
+}
+
+fn balanced(ip: &str, proxied: bool) -> LoadBalancerIp {
+    LoadBalancerIp { ip: ip.into(), proxied }
 }
 
 fn ip(text: &str) -> IpAddr {
@@ -61,6 +65,10 @@ fn a_service_keeps_what_a_proxy_obeys() {
             "sessionAffinity": "ClientIP",
             "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 10}},
             "internalTrafficPolicy": "Local",
+            "externalTrafficPolicy": "Local",
+            "healthCheckNodePort": 31000,
+            "trafficDistribution": "PreferClose",
+            "loadBalancerSourceRanges": ["192.0.2.0/24"],
         },
         "status": {"loadBalancer": {"ingress": [
             {"ip": "203.0.113.1"},
@@ -82,7 +90,12 @@ fn a_service_keeps_what_a_proxy_obeys() {
         service_type: ServiceType::LoadBalancer,
         cluster_ips: vec!["10.96.0.50".into(), "2001:db8:f0::50".into()],
         external_ips: vec!["192.0.2.20".into()],
-        load_balancer_ips: vec!["203.0.113.1".into(), "203.0.113.2".into()],
+        load_balancer_ips: vec![
+            balanced("203.0.113.1", false),
+            balanced("203.0.113.2", false),
+            balanced("203.0.113.3", true),
+        ],
+        source_ranges: vec!["192.0.2.0/24".into()],
         ports: vec![
             port("http", Protocol::Tcp, 80, Some(30080)),
             port("dns", Protocol::Udp, 53, None),
@@ -90,6 +103,9 @@ fn a_service_keeps_what_a_proxy_obeys() {
         ],
         affinity: SessionAffinity::ClientIP { timeout_seconds: 10 },
         internal_policy: Policy::Local,
+        external_policy: Policy::Local,
+        health_check_port: Some(31000),
+        traffic_distribution: Some(TrafficDistribution::SameZone),
         warnings: vec![],
     };
     assert_eq!(read::<api::Service>(api), [Object::Service(want)]);
@@ -100,7 +116,8 @@ fn e20_absent_values_are_the_defaults_and_unknown_ones_too_with_a_warning() {
     let absent = read_service(json!({"clusterIP": "10.96.0.50", "ports": [{"port": 80}]}));
     assert_eq!(absent.service_type, ServiceType::ClusterIP);
     assert_eq!(absent.affinity, SessionAffinity::None);
-    assert_eq!(absent.internal_policy, Policy::Cluster);
+    assert_eq!((absent.internal_policy, absent.external_policy), (Policy::Cluster, Policy::Cluster));
+    assert_eq!((absent.health_check_port, absent.traffic_distribution), (None, None));
     assert_eq!(absent.cluster_ips, ["10.96.0.50".into()]);
     assert_eq!(absent.ports[0].protocol, Ok(Protocol::Tcp));
     assert_eq!(absent.ports[0].node_port, None);
@@ -116,6 +133,18 @@ fn e20_absent_values_are_the_defaults_and_unknown_ones_too_with_a_warning() {
             json!({"internalTrafficPolicy": "Zone"}),
             r#"spec.internalTrafficPolicy "Zone" is not known and is treated as Cluster"#,
         ),
+        (
+            json!({"externalTrafficPolicy": "Zone"}),
+            r#"spec.externalTrafficPolicy "Zone" is not known and is treated as Cluster"#,
+        ),
+        (
+            json!({"trafficDistribution": "PreferFar"}),
+            r#"spec.trafficDistribution "PreferFar" is not known and is ignored"#,
+        ),
+        (
+            json!({"healthCheckNodePort": 70000}),
+            "spec.healthCheckNodePort 70000 is not a port number (1 to 65535), and it is left out",
+        ),
     ];
     for (spec, warning) in rows {
         let unknown = read_service(spec.clone());
@@ -127,9 +156,62 @@ fn e20_absent_values_are_the_defaults_and_unknown_ones_too_with_a_warning() {
     let ingress = json!({"ip": "203.0.113.1", "ipMode": "Tunnel"});
     let api = json!({"metadata": {"name": "web"}, "status": {"loadBalancer": {"ingress": [ingress]}}});
     let Object::Service(unknown) = read::<api::Service>(api).remove(0) else { panic!("no Service") };
-    assert_eq!(unknown.load_balancer_ips, ["203.0.113.1".into()]);
+    assert_eq!(unknown.load_balancer_ips, [balanced("203.0.113.1", false)]);
     let warning = r#"status.loadBalancer.ingress[0].ipMode "Tunnel" is not known and is treated as VIP"#;
     assert_eq!(unknown.warnings, [warning]);
+}
+
+#[test]
+fn a_traffic_distribution_has_an_older_name() {
+    let rows = [
+        ("PreferClose", Some(TrafficDistribution::SameZone)),
+        ("PreferSameZone", Some(TrafficDistribution::SameZone)),
+        ("PreferSameNode", Some(TrafficDistribution::SameNode)),
+        ("", None),
+    ];
+    for (text, want) in rows {
+        let service = read_service(json!({"trafficDistribution": text}));
+        assert_eq!((service.traffic_distribution, service.warnings.len()), (want, 0), "{text:?}");
+    }
+}
+
+#[test]
+fn a_node_has_a_zone_and_addresses_and_no_namespace() {
+    let api = json!({
+        "metadata": {
+            "name": "node-a",
+            "namespace": "nonsense",
+            "labels": {"topology.kubernetes.io/zone": "zone-1", "kubernetes.io/hostname": "node-a"},
+        },
+        "status": {"addresses": [
+            {"type": "Hostname", "address": "node-a"},
+            {"type": "InternalIP", "address": "192.168.50.11"},
+            {"type": "ExternalIP", "address": "203.0.113.11"},
+            {"type": "InternalIP", "address": "2001:db8::11"},
+        ]},
+    });
+    let want = Node {
+        key: ObjectKey::new("", "node-a"),
+        zone: Some("zone-1".into()),
+        internal_ips: vec!["192.168.50.11".into(), "2001:db8::11".into()],
+    };
+    assert_eq!(want.reference().to_string(), "Node node-a");
+    assert_eq!(read::<api::Node>(api), [Object::Node(want)]);
+    let bare = json!({"metadata": {"name": "node-a", "labels": {"topology.kubernetes.io/zone": ""}}});
+    let want = Node { key: ObjectKey::new("", "node-a"), zone: None, internal_ips: vec![] };
+    assert_eq!(read::<api::Node>(bare), [Object::Node(want)]);
+}
+
+#[test]
+fn hints_of_an_endpoint_name_zones_and_nodes() {
+    let endpoints = json!([
+        {"addresses": ["10.244.1.21"], "hints": {"forZones": [{"name": "zone-1"}], "forNodes": [{"name": "node-a"}]}},
+        {"addresses": ["10.244.2.22"]},
+    ]);
+    let slice = read_slice(json!({"endpoints": endpoints}));
+    let want = Hints { nodes: vec!["node-a".into()], zones: vec!["zone-1".into()] };
+    assert_eq!(slice.endpoints[0].hints.as_deref(), Some(&want));
+    assert_eq!(slice.endpoints[1].hints, None);
 }
 
 #[test]

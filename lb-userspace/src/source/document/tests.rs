@@ -102,7 +102,7 @@ fn yaml_anchors_and_merges_are_resolved() {
 
 #[test]
 fn other_kinds_are_skipped_with_a_warning() {
-    let known = "readylb reads Service and Endpoints (v1) and EndpointSlice (discovery.k8s.io/v1)";
+    let known = "readylb reads Service, Endpoints and Node (v1) and EndpointSlice (discovery.k8s.io/v1)";
     let rows = [
         (
             DEPLOYMENT.to_owned(),
@@ -125,8 +125,8 @@ fn other_kinds_are_skipped_with_a_warning() {
             "Pod shop/web-7d4b9: a Pod is not used by this build yet (web.yaml document 1)".into(),
         ),
         (
-            "apiVersion: v1\nkind: NodeList\nitems:\n- metadata: {name: node-a}\n".into(),
-            "Node node-a: a Node is not used by this build yet (web.yaml document 1 item 1)".into(),
+            "apiVersion: v1\nkind: PodList\nitems:\n- metadata: {name: web-7d4b9}\n".into(),
+            "Pod web-7d4b9: a Pod is not used by this build yet (web.yaml document 1 item 1)".into(),
         ),
     ];
     for (text, want) in rows {

@@ -99,7 +99,7 @@ impl Listener {
                 self.log.push(format!("{name} {ip}"));
                 self.services.insert((name, ip));
             }
-            Event::Apply(Object::EndpointSlice(slice)) => panic!("{slice:?}"),
+            Event::Apply(other) => panic!("{other:?}"),
             Event::Delete(object) => {
                 let name = name(&object.key.to_string());
                 self.services.retain(|(known, _)| *known != name);

@@ -1,0 +1,39 @@
+//! The nodes, as a proxy reads them.
+
+use std::net::IpAddr;
+
+use super::{Kind, ObjectKey, ObjectRef};
+
+/// A `v1` Node, reduced to what a proxy obeys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Its name, without a namespace.
+    pub key: ObjectKey,
+    /// Value of the label `topology.kubernetes.io/zone`.
+    pub zone: Option<Box<str>>,
+    /// `status.addresses[].address` of type InternalIP, as text, in the order of the object.
+    pub internal_ips: Vec<Box<str>>,
+}
+
+impl Node {
+    /// What identifies the object.
+    pub fn reference(&self) -> ObjectRef {
+        ObjectRef { kind: Kind::Node, key: self.key.clone() }
+    }
+}
+
+/// The addresses that the machine itself has now. There is one such object, and no API has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Host {
+    /// The addresses on its interfaces that another machine may reach: no loopback, link-local or tentative ones. Sorted.
+    pub addresses: Vec<IpAddr>,
+    /// Of each family, the one that the kernel prefers as a source towards other machines. It is among the addresses.
+    pub primary: Vec<IpAddr>,
+}
+
+impl Host {
+    /// What identifies the object.
+    pub fn reference() -> ObjectRef {
+        ObjectRef { kind: Kind::Host, key: ObjectKey::new("", "addresses") }
+    }
+}
