@@ -71,6 +71,7 @@ reasons! {
     PortWithoutNumber = 69, Endpoint, "the slice's port of that name has no number";
     DuplicateEndpoint = 70, Endpoint, "the same address and port is listed already";
     NotLocal = 71, Endpoint, "the endpoint is on another node, and the traffic policy is Local";
+    HintedElsewhere = 72, Endpoint, "the endpoint's hints mean it for other nodes or zones, and others are meant for this one";
 
     // Services, frontends and slices.
     ExternalName = 96, Object, "an ExternalName Service is a DNS alias and has no address to serve";
@@ -84,8 +85,12 @@ reasons! {
     SliceWithoutService = 104, Object, "the slice has no kubernetes.io/service-name label";
     UnknownAddressType = 105, Object, "the slice's address type is unknown";
     InvalidVip = 106, Object, "the address is not one that a Service can have";
-    FamilyNotServed = 107, Object, "the Service has no address of the slice's address type";
+    FamilyNotServed = 107, Object, "the Service has no cluster IP of this address family";
     NoPorts = 108, Object, "the Service has no port that can be served";
+    LoadBalancerProxy = 109, Object, "ipMode Proxy: traffic to the address has to reach the load balancer itself";
+    NoNodeAddress = 110, Object, "no address of this node is known on which NodePorts are served";
+    InvalidSourceRange = 111, Object, "none of loadBalancerSourceRanges is a range of addresses, so nobody may connect";
+    SlicesFirst = 112, Object, "the Service has EndpointSlices, which come before its Endpoints";
 }
 
 impl core::fmt::Display for Verdict {

@@ -1,15 +1,35 @@
 //! Which endpoints of a Service port take new connections, and why the others do not.
 
 mod candidate;
+mod choice;
 #[cfg(test)]
 mod tests;
+mod topology;
 
 use std::{net::IpAddr, sync::Arc};
 
 use lb_common::Verdict;
 
-use self::candidate::{Candidate, Condition, first_address_text, without_duplicates};
-use crate::model::{Conditions, EndpointSlice, Family, Policy, Protocol, ServicePort, SlicePort};
+use self::candidate::{Candidate, without_duplicates};
+pub use self::topology::{Hinted, Topology};
+use crate::model::{Endpoint, EndpointSlice, Family, Policy, Protocol, ServicePort};
+
+/// Which endpoints are asked for, and from where.
+#[derive(Clone, Copy, Debug)]
+pub struct Query<'a> {
+    /// The Service port. Its name and its protocol together select the slice port, exactly.
+    pub port: &'a ServicePort,
+    /// The protocol of `port`, which is known to be one.
+    pub protocol: Protocol,
+    /// Slices of other address types are not looked at.
+    pub family: Family,
+    /// The traffic policy.
+    pub policy: Policy,
+    /// Name of the node that the traffic starts from, or comes in at.
+    pub node: &'a str,
+    /// Its zone, if it is known.
+    pub zone: Option<&'a str>,
+}
 
 /// What became of the endpoints of one Service port in one address family under one traffic policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,6 +40,8 @@ pub struct Selection {
     pub draining: Vec<Backend>,
     /// All that take no new connection, the draining ones included, by address, port and reason.
     pub excluded: Vec<Excluded>,
+    /// What the hints of the endpoints led to.
+    pub topology: Topology,
 }
 
 /// An endpoint that can be used.
@@ -54,46 +76,100 @@ pub struct Excluded {
     pub message: String,
 }
 
-/// Chooses among the endpoints in a Service's slices.
-///
-/// `protocol` is that of `port`; the two select the slice port by exact name and protocol. Slices of other address
-/// types are not looked at. The result does not depend on the order of slices or endpoints.
-pub fn select(
-    port: &ServicePort,
-    protocol: Protocol,
-    family: Family,
-    policy: Policy,
-    slices: &[&EndpointSlice],
-    node: &str,
-) -> Selection {
-    let mut selection = Selection::default();
-    let mut candidates = Vec::new();
-    for slice in slices.iter().filter(|slice| slice.address_type.family() == Some(family)) {
-        let matching =
-            |candidate: &&SlicePort| candidate.name == port.name && candidate.protocol == Ok(protocol);
-        let mut matches = slice.ports.iter().filter(matching).peekable();
-        if matches.peek().is_none() {
-            let message = mismatch(port, protocol, slice);
-            selection.exclude_all(slice, Verdict::PortNotInSlice, &message);
+/// One endpoint as a slice has it, and what became of it.
+#[derive(Clone, Debug)]
+pub struct Judged<'a> {
+    /// Where it is listed.
+    pub slice: &'a EndpointSlice,
+    /// What is listed.
+    pub endpoint: &'a Endpoint,
+    /// Its port, where the slice has one for the Service port.
+    pub port: Option<u16>,
+    /// Whether it takes new connections, or why not.
+    pub outcome: Outcome,
+}
+
+/// What became of an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It takes new connections.
+    Usable(Backend),
+    /// It takes none, and keeps its UDP flows.
+    Draining(Backend, Reason),
+    /// It is not used.
+    Excluded(Reason),
+}
+
+/// Why an endpoint takes no new connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason {
+    /// From the table of reasons.
+    pub verdict: Verdict,
+    /// The same in one sentence about this endpoint.
+    pub message: String,
+}
+
+/// Chooses among the endpoints in a Service's slices. The result does not depend on the order of slices or endpoints.
+pub fn select(query: &Query<'_>, slices: &[&EndpointSlice]) -> Selection {
+    let (judged, topology) = judge(query, slices);
+    let mut selection = Selection { topology, ..Selection::default() };
+    for Judged { endpoint, port, outcome, .. } in judged {
+        let excluded = |Reason { verdict, message }| Excluded {
+            address: endpoint.address_text(),
+            port,
+            reason: verdict,
+            message,
+        };
+        match outcome {
+            Outcome::Usable(backend) => selection.usable.push(backend),
+            Outcome::Draining(backend, reason) => {
+                selection.draining.push(backend);
+                selection.excluded.push(excluded(reason));
+            }
+            Outcome::Excluded(reason) => selection.excluded.push(excluded(reason)),
         }
-        for matched in matches {
-            let Some(number) = matched.port else {
-                let message = format!("port {:?} of {} has no number", matched.name, slice.reference());
-                selection.exclude_all(slice, Verdict::PortWithoutNumber, &message);
+    }
+    // Stable: by address and port within.
+    selection.usable.sort_by_key(|backend| !backend.local);
+    selection.draining.sort_by_key(|backend| !backend.local);
+    selection.excluded.sort();
+    selection
+}
+
+/// The same, endpoint by endpoint: each that a slice of the family lists, with what became of it.
+pub fn judge<'a>(query: &Query<'_>, slices: &[&'a EndpointSlice]) -> (Vec<Judged<'a>>, Topology) {
+    let mut judged = Vec::new();
+    let mut candidates = Vec::new();
+    for slice in slices.iter().copied().filter(|slice| slice.address_type.family() == Some(query.family)) {
+        let matching = slice.ports.iter().filter(|candidate| {
+            candidate.name == query.port.name && candidate.protocol == Ok(query.protocol)
+        });
+        let mut matching = matching.peekable();
+        if matching.peek().is_none() {
+            leave_out(&mut judged, slice, Verdict::PortNotInSlice, &mismatch(query, slice));
+        }
+        for port in matching {
+            let Some(number) = port.port else {
+                let message = format!("port {:?} of {} has no number", port.name, slice.reference());
+                leave_out(&mut judged, slice, Verdict::PortWithoutNumber, &message);
                 continue;
             };
             for endpoint in &slice.endpoints {
-                match Candidate::read(slice, endpoint, family, number, node) {
+                match Candidate::read(slice, endpoint, number, query) {
                     Ok(candidate) => candidates.push(candidate),
-                    Err(excluded) => selection.excluded.push(excluded),
+                    Err(reason) => judged.push(Judged {
+                        slice,
+                        endpoint,
+                        port: Some(number),
+                        outcome: Outcome::Excluded(reason),
+                    }),
                 }
             }
         }
     }
-    let candidates = without_duplicates(candidates, &mut selection.excluded);
-    selection.choose(candidates, policy);
-    selection.excluded.sort();
-    selection
+    let candidates = without_duplicates(candidates, &mut judged);
+    let topology = choice::choose(query, candidates, &mut judged);
+    (judged, topology)
 }
 
 impl Selection {
@@ -102,55 +178,20 @@ impl Selection {
     pub fn is_usable_elsewhere(&self) -> bool {
         self.excluded.iter().any(|excluded| excluded.reason == Verdict::NotLocal)
     }
+}
 
-    fn exclude_all(&mut self, slice: &EndpointSlice, reason: Verdict, message: &str) {
-        self.excluded.extend(slice.endpoints.iter().map(|endpoint| Excluded {
-            address: first_address_text(endpoint),
-            port: None,
-            reason,
-            message: message.to_owned(),
-        }));
-    }
-
-    /// Takes the ready candidates, else those still serving. Each policy decides this among the candidates that it
-    /// allows.
-    fn choose(&mut self, candidates: Vec<Candidate<'_>>, policy: Policy) {
-        let allows = |candidate: &Candidate<'_>| policy == Policy::Cluster || candidate.backend.local;
-        let chosen = candidates.iter().filter(|candidate| allows(candidate)).map(|c| c.condition).min();
-        let in_cluster = candidates.iter().map(|candidate| candidate.condition).min();
-        for candidate in candidates {
-            let condition = candidate.condition;
-            let usable = condition.is_usable();
-            if usable && allows(&candidate) && Some(condition) == chosen {
-                self.usable.push(candidate.backend);
-            } else if usable && !allows(&candidate) && Some(condition) == in_cluster {
-                let node =
-                    candidate.backend.node.as_deref().map_or("no node".into(), |node| format!("node {node}"));
-                let message = format!("{} is on {node}, and the traffic policy is Local", candidate.told());
-                self.excluded.push(candidate.excluded(Verdict::NotLocal, message));
-            } else {
-                let reason =
-                    if condition == Condition::NotReady { Verdict::NotReady } else { Verdict::Terminating };
-                let Conditions { ready, serving, terminating } = candidate.conditions;
-                let message = format!(
-                    "{} has ready={ready}, serving={serving}, terminating={terminating} in {}",
-                    candidate.told(),
-                    candidate.slice.reference()
-                );
-                self.excluded.push(candidate.excluded(reason, message));
-                if usable && allows(&candidate) {
-                    self.draining.push(candidate.backend);
-                }
-            }
-        }
-        let local_first = |backend: &Backend| !backend.local;
-        self.usable.sort_by_key(local_first);
-        self.draining.sort_by_key(local_first);
-    }
+/// Leaves out a slice whole.
+fn leave_out<'a>(judged: &mut Vec<Judged<'a>>, slice: &'a EndpointSlice, verdict: Verdict, message: &str) {
+    judged.extend(slice.endpoints.iter().map(|endpoint| Judged {
+        slice,
+        endpoint,
+        port: None,
+        outcome: Outcome::Excluded(Reason { verdict, message: message.to_owned() }),
+    }));
 }
 
 /// Names both sides: most often one of them was renamed, or has no name.
-fn mismatch(port: &ServicePort, protocol: Protocol, slice: &EndpointSlice) -> String {
+fn mismatch(query: &Query<'_>, slice: &EndpointSlice) -> String {
     let there: Vec<_> = slice
         .ports
         .iter()
@@ -161,8 +202,9 @@ fn mismatch(port: &ServicePort, protocol: Protocol, slice: &EndpointSlice) -> St
         .collect();
     let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
     format!(
-        "the Service port {:?}/{protocol} is not among the ports of {}: {there}",
-        port.name,
+        "the Service port {:?}/{} is not among the ports of {}: {there}",
+        query.port.name,
+        query.protocol,
         slice.reference()
     )
 }

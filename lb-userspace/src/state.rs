@@ -9,7 +9,7 @@ use lb_common::ServiceKey;
 use crate::{
     desired::{Desired, Identity, NodeView, compile},
     model::{ObjectKey, Store},
-    render::Document,
+    render::{Document, EndpointView, endpoints},
     source::{Feed, SourceEvent},
 };
 
@@ -79,6 +79,11 @@ impl State {
     /// The desired state, as of the last [`State::refresh`].
     pub const fn desired(&self) -> &Desired {
         &self.desired
+    }
+
+    /// Every endpoint, chosen or not.
+    pub fn endpoints(&self) -> Vec<EndpointView> {
+        endpoints(&self.identity, &self.node, &self.desired, &self.store)
     }
 
     /// The desired state as users see it.

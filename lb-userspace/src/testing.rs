@@ -2,8 +2,9 @@
 
 use crate::{
     model::{
-        AddressType, Conditions, Endpoint, EndpointSlice, Host, Kind, Node, Object, ObjectKey, Policy,
-        Protocol, Service, ServicePort, ServiceType, SessionAffinity, SlicePort, parse_address,
+        AddressType, Conditions, Endpoint, EndpointSlice, Host, Kind, LoadBalancerIp, Node, Object,
+        ObjectKey, Policy, Protocol, Service, ServicePort, ServiceType, SessionAffinity, SlicePort,
+        parse_address,
     },
     source::{Event, Feed, SourceEvent},
 };
@@ -82,6 +83,11 @@ pub(crate) fn endpoint(address: &str) -> Endpoint {
         hints: None,
         target: None,
     }
+}
+
+/// A load-balancer address that is a proxy's to serve.
+pub(crate) fn balanced(ip: &str) -> LoadBalancerIp {
+    LoadBalancerIp { ip: ip.into(), proxied: false }
 }
 
 /// A Node; without a zone where that is empty.

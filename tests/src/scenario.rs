@@ -6,6 +6,7 @@
 //! === remove web.yaml     it is gone
 //! === kill                the agent is, and the next one takes over its maps
 //! === expect              the tables of `readylb render`, the same as what follows
+//! === expect endpoints    the table of `readylb get endpoints`
 //! ```
 //!
 //! The maps fail now and then, and after every step hold exactly what the tables say.
@@ -19,7 +20,7 @@ use lb_userspace::{
     maps::fake::FakeMaps,
     model::Protocol,
     reconcile::{Config, Engine},
-    render::Document,
+    render::{Document, table::endpoints_table},
     source::{Event, Feed, SourceEvent, manifest},
 };
 use tempfile::TempDir;
@@ -76,6 +77,12 @@ impl Story {
                 self.assert_maps_hold(&document)?;
                 self.expectations += 1;
             }
+            ("expect", "endpoints") => {
+                self.settle()?;
+                let table = endpoints_table(&self.engine.state().endpoints());
+                ensure!(table.trim() == body.trim(), "expected:\n{body}\nbut it is:\n{table}");
+                self.expectations += 1;
+            }
             _ => bail!("there is no such step"),
         }
         Ok(())
@@ -94,13 +101,14 @@ impl Story {
             self.now = next.max(self.now);
             self.engine.step(self.now);
         }
-        Ok(self.engine.render())
+        Ok(self.engine.state().render())
     }
 
     fn assert_maps_hold(&self, document: &Document) -> Result<()> {
         let want: BTreeSet<_> = document
             .frontends
             .iter()
+            .filter(|frontend| frontend.withheld.is_none())
             .map(|frontend| {
                 let backends: BTreeSet<_> =
                     frontend.backends.iter().map(|it| SocketAddr::new(it.address, it.port)).collect();

@@ -1,7 +1,7 @@
 //! The questions that a running agent answers, on a Unix socket that only root can open.
 //!
-//! HTTP/1.1 with JSON bodies: `GET /v1/status` ([`status::AgentStatus`]) and `GET /v1/render` (the desired state, as
-//! `readylb render -o json` prints it).
+//! HTTP/1.1 with JSON bodies: `GET /v1/status` ([`status::AgentStatus`]), `GET /v1/render` (the desired state, as
+//! `readylb render -o json` prints it) and `GET /v1/endpoints` (every endpoint, as `readylb get endpoints -o json` does).
 
 pub mod client;
 pub mod server;

@@ -15,7 +15,10 @@ use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use tokio::net::UnixListener;
 
 use super::status::{AgentStatus, AgentView};
-use crate::render::Document;
+use crate::{
+    reconcile::Request,
+    render::{Document, EndpointView},
+};
 
 /// Opens the socket, for root only. A socket that a killed agent has left is replaced; one that answers is not.
 ///
@@ -54,8 +57,11 @@ pub fn remove_stale(path: &Path) -> io::Result<bool> {
 /// # Errors
 /// What the kernel says.
 pub async fn serve(listener: UnixListener, view: AgentView) -> io::Result<()> {
-    let router =
-        Router::new().route("/v1/status", get(status)).route("/v1/render", get(render)).with_state(view);
+    let router = Router::new()
+        .route("/v1/status", get(status))
+        .route("/v1/render", get(render))
+        .route("/v1/endpoints", get(endpoints))
+        .with_state(view);
     axum::serve(listener, router).await
 }
 
@@ -63,9 +69,18 @@ async fn status(State(view): State<AgentView>) -> Json<AgentStatus> {
     Json(view.status())
 }
 
-async fn render(State(view): State<AgentView>) -> Result<Json<Document>, (StatusCode, &'static str)> {
-    let document = view.document().await;
-    document.map(Json).ok_or((StatusCode::SERVICE_UNAVAILABLE, "the agent is stopping"))
+type Answer<T> = Result<Json<T>, (StatusCode, &'static str)>;
+
+async fn render(State(view): State<AgentView>) -> Answer<Document> {
+    answer(view.ask(Request::Render).await)
+}
+
+async fn endpoints(State(view): State<AgentView>) -> Answer<Vec<EndpointView>> {
+    answer(view.ask(Request::Endpoints).await)
+}
+
+fn answer<T>(answer: Option<T>) -> Answer<T> {
+    answer.map(Json).ok_or((StatusCode::SERVICE_UNAVAILABLE, "the agent is stopping"))
 }
 
 #[cfg(test)]

@@ -10,7 +10,6 @@ use crate::{
     datapath::{Attachments, Features},
     flow_gc::Pass,
     reconcile::{Request, Status},
-    render::Document,
 };
 
 /// `GET /v1/status`.
@@ -80,10 +79,10 @@ impl AgentView {
         }
     }
 
-    /// The desired state; `None` while the agent is stopping.
-    pub async fn document(&self) -> Option<Document> {
+    /// What the reconciler answers; `None` while the agent is stopping.
+    pub async fn ask<T>(&self, request: impl FnOnce(oneshot::Sender<T>) -> Request) -> Option<T> {
         let (answer, answered) = oneshot::channel();
-        self.requests.send(Request::Render(answer)).await.ok()?;
+        self.requests.send(request(answer)).await.ok()?;
         answered.await.ok()
     }
 }

@@ -34,7 +34,7 @@ enum Verb {
     Render(render::RenderArgs),
     /// Show the running agent, and what the maps really hold
     Status(status::StatusArgs),
-    /// List what the running agent serves, as the maps hold it
+    /// List what the running agent serves
     Get(get::GetArgs),
     /// Detach and remove every trace of readylb
     Cleanup(cleanup::CleanupArgs),
@@ -107,7 +107,7 @@ pub fn main() -> ExitCode {
         Verb::Run(args) => run::run(*args),
         Verb::Render(args) => render::run(args),
         Verb::Status(args) => status::run(args),
-        Verb::Get(args) => get::run(args),
+        Verb::Get(args) => get::run(&args),
         Verb::Cleanup(args) => cleanup::run(args),
     };
     match outcome {

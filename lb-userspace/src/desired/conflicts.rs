@@ -85,7 +85,7 @@ impl Desired {
         let service = self.services.get(key);
         service.into_iter().flat_map(move |service| {
             service.frontends.iter().enumerate().map(move |(index, frontend)| {
-                let withheld = frontend.withheld.clone().or_else(|| self.taken(key, index, frontend));
+                let withheld = self.taken(key, index, frontend).or_else(|| frontend.withheld.clone());
                 (frontend, &service.sets[frontend.set], withheld)
             })
         })
@@ -100,11 +100,15 @@ impl Desired {
 
     fn taken(&self, key: &ObjectKey, index: usize, frontend: &Frontend) -> Option<Withheld> {
         let first = self.claims.get(&frontend.key())?.first()?;
-        let is_ours = first.service == *key && first.index == index;
-        (!is_ours).then(|| Withheld {
-            reason: Verdict::AddressTaken,
-            message: format!("{frontend}: Service {} has it by precedence", first.service),
-        })
+        if (&first.service, first.index) == (key, index) {
+            return None;
+        }
+        let message = if first.service == *key {
+            format!("{frontend}: the Service has it already")
+        } else {
+            format!("{frontend}: Service {} has it by precedence", first.service)
+        };
+        Some(Withheld { reason: Verdict::AddressTaken, message })
     }
 
     /// How many of these keys have a frontend that belongs into the datapath.

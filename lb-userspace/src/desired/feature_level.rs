@@ -5,6 +5,9 @@
 use super::FrontendKind;
 use crate::model::Protocol;
 
+/// The same for health-check node ports.
+pub(super) const HEALTH_CHECKS_BEYOND: Option<&str> = Some("health-check node ports");
+
 /// What of a frontend is beyond this build, if something is.
 pub(super) fn beyond(
     kind: FrontendKind,

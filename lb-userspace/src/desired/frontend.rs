@@ -124,6 +124,15 @@ impl fmt::Display for FrontendKind {
     }
 }
 
+/// `spec.healthCheckNodePort`: where load balancers ask whether this node has endpoints of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HealthCheck {
+    /// The port, on the addresses of this node.
+    pub port: u16,
+    /// Number of ready endpoints on this node, by address. Zero: the load balancer should send nothing here.
+    pub local_endpoints: usize,
+}
+
 /// Why a frontend is kept out of the datapath.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Withheld {

@@ -1,14 +1,19 @@
 //! What the datapath should do: every frontend with its backends, and what is left out, with reasons.
 
+mod addresses;
 mod conflicts;
 mod feature_level;
 mod frontend;
 mod node;
 mod service;
+mod slices;
 #[cfg(test)]
 mod tests;
 
 pub use conflicts::Desired;
-pub use frontend::{EndpointSet, Frontend, FrontendKind, NoBackends, PortKey, Skipped, Withheld};
+pub use frontend::{
+    EndpointSet, Frontend, FrontendKind, HealthCheck, NoBackends, PortKey, Skipped, Withheld,
+};
 pub use node::{Identity, InvalidNodePortAddresses, NodePortAddresses, NodeView};
-pub use service::{ServiceDesired, compile};
+pub use service::{ServiceDesired, compile, explain};
+pub use slices::left_out;

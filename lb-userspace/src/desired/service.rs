@@ -2,17 +2,17 @@
 
 use std::net::IpAddr;
 
+use ipnet::IpNet;
 use lb_common::Verdict;
 
 use super::{
-    EndpointSet, Frontend, FrontendKind, Identity, NodeView, PortKey, Skipped, Withheld, feature_level,
+    EndpointSet, Frontend, FrontendKind, HealthCheck, Identity, NodeView, PortKey, Skipped, Withheld,
+    addresses::{Place, places},
+    feature_level, slices,
 };
 use crate::{
-    endpoints::select,
-    model::{
-        AddressType, EndpointSlice, Family, Policy, Protocol, Service, ServicePort, ServiceType,
-        SessionAffinity, parse_address, unfit,
-    },
+    endpoints::{Judged, Query, judge, select},
+    model::{EndpointSlice, Family, Policy, Protocol, Service, ServicePort, ServiceType, SessionAffinity},
 };
 
 /// The desired state of one Service.
@@ -24,6 +24,10 @@ pub struct ServiceDesired {
     pub sets: Vec<EndpointSet>,
     /// Its frontends, also those kept out of the datapath.
     pub frontends: Vec<Frontend>,
+    /// Who may connect to its load-balancer addresses: only clients in one of these, or anybody where there are none.
+    pub source_ranges: Vec<IpNet>,
+    /// Where load balancers ask whether this node has endpoints.
+    pub health_check: Option<HealthCheck>,
     /// What makes no frontend.
     pub skipped: Vec<Skipped>,
     /// What a user should know of, beside what the objects themselves carry; one sentence each.
@@ -37,21 +41,48 @@ pub fn compile(
     identity: &Identity,
     node: &NodeView,
 ) -> ServiceDesired {
-    let mut compiler = Compiler {
-        service,
-        slices,
-        identity,
-        node,
-        out: ServiceDesired { created: service.created, ..Default::default() },
-    };
+    let mut out = ServiceDesired { created: service.created, ..Default::default() };
     if let Some((reason, message)) = not_served(service, identity) {
-        compiler.skip(reason, message);
-    } else {
-        compiler.ports();
-        compiler.unused_slices();
-        compiler.api_server();
+        out.skip(reason, message);
+        return out;
     }
-    compiler.out
+    let mut compiler = Compiler { service, slices: slices::that_count(slices), identity, node, out };
+    compiler.ports();
+    compiler.health_check();
+    compiler.api_server();
+    let mut out = compiler.out;
+    for slice in slices {
+        if let Some(Skipped { reason, message }) = slices::left_out(slice, slices, &out.sets) {
+            out.skip(reason, message);
+        }
+    }
+    out
+}
+
+/// Every endpoint that the slices of a Service list, with what became of it, once for each set of its desired state. The
+/// slices that no set looks at are not among them, see [`left_out`](super::left_out).
+pub fn explain<'a>(
+    service: &'a Service,
+    slices: &[&'a EndpointSlice],
+    identity: &Identity,
+    node: &NodeView,
+    set: &EndpointSet,
+) -> Vec<Judged<'a>> {
+    let is_its = |port: &&ServicePort| port.name == set.port.name && port.protocol == Ok(set.port.protocol);
+    let Some(port) = service.ports.iter().find(is_its) else { return Vec::new() };
+    let query = query(port, set.port.protocol, set.family, set.policy, identity, node);
+    judge(&query, &slices::that_count(slices)).0
+}
+
+fn query<'a>(
+    port: &'a ServicePort,
+    protocol: Protocol,
+    family: Family,
+    policy: Policy,
+    identity: &'a Identity,
+    node: &'a NodeView,
+) -> Query<'a> {
+    Query { port, protocol, family, policy, node: &identity.node, zone: node.zone.as_deref() }
 }
 
 /// Why the Service as a whole has no frontends, if so. Its type comes before its addresses: an ExternalName Service can
@@ -79,98 +110,72 @@ fn not_served(service: &Service, identity: &Identity) -> Option<(Verdict, String
     Some((reason, reason.describe().to_owned()))
 }
 
+impl ServiceDesired {
+    pub(super) fn skip(&mut self, reason: Verdict, message: String) {
+        self.skipped.push(Skipped { reason, message });
+    }
+}
+
 struct Compiler<'a> {
     service: &'a Service,
-    slices: &'a [&'a EndpointSlice],
+    slices: Vec<&'a EndpointSlice>,
     identity: &'a Identity,
     node: &'a NodeView,
     out: ServiceDesired,
 }
 
 impl Compiler<'_> {
-    fn skip(&mut self, reason: Verdict, message: String) {
-        self.out.skipped.push(Skipped { reason, message });
-    }
-
     fn ports(&mut self) {
         let service = self.service;
         if service.ports.is_empty() {
-            self.skip(Verdict::NoPorts, Verdict::NoPorts.describe().to_owned());
+            self.out.skip(Verdict::NoPorts, Verdict::NoPorts.describe().to_owned());
         }
-        // The external traffic policy decides about the external kinds; those are beyond this build, so the set shown
-        // for them is the whole cluster's.
-        let mut addresses =
-            self.addresses(FrontendKind::ClusterIP, &service.cluster_ips, service.internal_policy);
-        addresses.extend(self.addresses(FrontendKind::ExternalIP, &service.external_ips, Policy::Cluster));
-        if service.service_type == ServiceType::LoadBalancer {
-            let ips: Vec<_> =
-                service.load_balancer_ips.iter().filter(|ip| !ip.proxied).map(|ip| ip.ip.clone()).collect();
-            addresses.extend(self.addresses(FrontendKind::LoadBalancer, &ips, Policy::Cluster));
-        }
+        let places = places(service, self.node, &mut self.out);
         for port in &service.ports {
             match &port.protocol {
-                Ok(protocol) => self.port(port, *protocol, &addresses),
+                Ok(protocol) => self.port(port, *protocol, &places),
                 Err(text) => {
                     let message = format!(
                         "port {} has protocol {text:?}, which Kubernetes does not have: TCP, UDP and SCTP, in capitals",
                         port.port
                     );
-                    self.skip(Verdict::UnsupportedProtocol, message);
+                    self.out.skip(Verdict::UnsupportedProtocol, message);
                 }
             }
         }
     }
 
-    /// Reads the addresses of one kind. Text that is none is skipped, and the others still serve.
-    fn addresses(
-        &mut self,
-        kind: FrontendKind,
-        texts: &[Box<str>],
-        policy: Policy,
-    ) -> Vec<(FrontendKind, IpAddr, Policy)> {
-        let mut addresses = Vec::with_capacity(texts.len());
-        for text in texts {
-            let unfit_text = match parse_address(text) {
-                Ok(address) => match unfit(address) {
-                    None => {
-                        addresses.push((kind, address, policy));
-                        continue;
-                    }
-                    Some(what) => format!("{kind} {text:?} is {what}, which no Service can have"),
-                },
-                Err(invalid) => format!("{kind} {invalid}"),
-            };
-            self.out.warnings.push(unfit_text.clone());
-            self.skip(Verdict::InvalidVip, unfit_text);
-        }
-        addresses
-    }
-
-    fn port(&mut self, port: &ServicePort, protocol: Protocol, addresses: &[(FrontendKind, IpAddr, Policy)]) {
+    fn port(&mut self, port: &ServicePort, protocol: Protocol, places: &[Place]) {
         let affinity_seconds = match self.service.affinity {
             SessionAffinity::None => None,
             SessionAffinity::ClientIP { timeout_seconds } => Some(timeout_seconds),
         };
-        for &(kind, address, policy) in addresses {
+        for &Place { kind, address, policy } in places {
+            let number = match kind {
+                FrontendKind::NodePort => port.node_port,
+                _ => Some(port.port),
+            };
+            let Some(number) = number else { continue };
             let set = self.set(port, protocol, Family::of(address), policy);
             let mut frontend =
-                Frontend { kind, address, port: port.port, set, protocol, affinity_seconds, withheld: None };
+                Frontend { kind, address, port: number, set, protocol, affinity_seconds, withheld: None };
             if let Some(what) = feature_level::beyond(kind, protocol, affinity_seconds) {
                 let message = format!("{frontend}: this build does not serve {what} yet");
                 frontend.withheld = Some(Withheld { reason: Verdict::NotInThisBuild, message });
             }
             self.out.frontends.push(frontend);
         }
-        // The addresses of this node are not known here yet, so there is no frontend to show.
-        let has_node_ports =
-            matches!(self.service.service_type, ServiceType::NodePort | ServiceType::LoadBalancer);
-        let node_port = port.node_port.filter(|_| has_node_ports);
-        let kind = FrontendKind::NodePort;
-        if let (Some(number), Some(what)) =
-            (node_port, feature_level::beyond(kind, protocol, affinity_seconds))
-        {
-            let message = format!("{kind} {number}/{protocol}: this build does not serve {what} yet");
-            self.skip(Verdict::NotInThisBuild, message);
+        let wants_node_port = self.service.service_type.has_node_ports();
+        let on_a_node = |place: &Place| place.kind == FrontendKind::NodePort;
+        if let (Some(number), true, false) = (port.node_port, wants_node_port, places.iter().any(on_a_node)) {
+            let reason = Verdict::NoNodeAddress;
+            let message = format!(
+                "{} {number}/{protocol}: {} (--nodeport-addresses {})",
+                FrontendKind::NodePort,
+                reason.describe(),
+                self.identity.nodeport_addresses
+            );
+            self.out.skip(reason, message);
         }
     }
 
@@ -185,10 +190,35 @@ impl Compiler<'_> {
         if let Some(index) = self.out.sets.iter().position(same) {
             return index;
         }
-        let selection = select(port, protocol, family, policy, self.slices, &self.identity.node);
+        let query = query(port, protocol, family, policy, self.identity, self.node);
+        let selection = select(&query, &self.slices);
         let port = PortKey { name: port.name.clone(), protocol };
         self.out.sets.push(EndpointSet { port, family, policy, selection });
         self.out.sets.len() - 1
+    }
+
+    /// A load balancer asks for local endpoints before it has an address to give.
+    fn health_check(&mut self) {
+        let service = self.service;
+        let wants_one =
+            service.service_type == ServiceType::LoadBalancer && service.external_policy == Policy::Local;
+        let Some(port) = service.health_check_port.filter(|_| wants_one) else { return };
+        let mut local = Vec::<IpAddr>::new();
+        for port in &service.ports {
+            let Ok(protocol) = port.protocol else { continue };
+            for family in self.out.families() {
+                let set = self.set(port, protocol, family, Policy::Local);
+                let ready = self.out.sets[set].selection.usable.iter().filter(|backend| !backend.draining);
+                local.extend(ready.map(|backend| backend.address));
+            }
+        }
+        local.sort_unstable();
+        local.dedup();
+        self.out.health_check = Some(HealthCheck { port, local_endpoints: local.len() });
+        if let Some(what) = feature_level::HEALTH_CHECKS_BEYOND {
+            let message = format!("health-check node port {port}: this build does not serve {what} yet");
+            self.out.skip(Verdict::NotInThisBuild, message);
+        }
     }
 
     /// Tells where the maps differ from this on purpose, see [`crate::plan::service`].
@@ -200,29 +230,17 @@ impl Compiler<'_> {
             self.out.warnings.push(warning.to_owned());
         }
     }
+}
 
-    /// Reports the slices that no frontend looks at.
-    fn unused_slices(&mut self) {
-        for slice in self.slices {
-            let address_type = &slice.address_type;
-            let (reason, what) = match address_type {
-                AddressType::Fqdn => {
-                    (Verdict::FqdnSlice, "holds host names, which are not resolved".to_owned())
-                }
-                AddressType::Unknown(text) => {
-                    (Verdict::UnknownAddressType, format!("has the unknown address type {text:?}"))
-                }
-                AddressType::Ipv4 | AddressType::Ipv6 => {
-                    let mut sets = self.out.sets.iter();
-                    if sets.len() == 0 || sets.any(|set| address_type.family() == Some(set.family)) {
-                        continue;
-                    }
-                    let what =
-                        format!("holds {address_type} addresses, and the Service has none of that family");
-                    (Verdict::FamilyNotServed, what)
-                }
-            };
-            self.skip(reason, format!("{} {what}", slice.reference()));
-        }
+impl ServiceDesired {
+    /// The families of its cluster IPs.
+    fn families(&self) -> impl Iterator<Item = Family> + use<> {
+        let has = |family| {
+            self.frontends
+                .iter()
+                .any(|it| it.kind == FrontendKind::ClusterIP && Family::of(it.address) == family)
+        };
+        let families = [Family::Ipv4, Family::Ipv6].map(|family| has(family).then_some(family));
+        families.into_iter().flatten()
     }
 }

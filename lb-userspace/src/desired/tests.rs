@@ -3,15 +3,15 @@ use lb_common::{ServiceKey, Verdict};
 use super::*;
 use crate::{
     endpoints::Backend,
-    model::{
-        AddressType, EndpointSlice, LoadBalancerIp, ObjectKey, Protocol, Service, ServiceType,
-        SessionAffinity,
-    },
+    model::{AddressType, EndpointSlice, Kind, ObjectKey, Protocol, Service, ServiceType, SessionAffinity},
     testing::{
-        BACKEND_1, BACKEND_2, BACKEND_V6, NODE, OTHER_NODE, VIP, VIP_V6, endpoint, key, service, slice, web,
-        web_slice,
+        BACKEND_1, BACKEND_2, BACKEND_V6, NODE, OTHER_NODE, VIP, VIP_V6, balanced, endpoint, key, service,
+        slice, web, web_slice,
     },
 };
+
+/// An address that only Endpoints still name.
+const BACKEND_V4_GONE: &str = "10.244.9.9";
 
 fn identity() -> Identity {
     Identity::of(NODE)
@@ -131,6 +131,32 @@ fn e05_each_family_has_its_own_slices_in_either_order() {
 }
 
 #[test]
+fn b13_e11_slices_of_any_manager_count_and_come_before_endpoints() {
+    let addresses: Vec<_> = (0..1050).map(|n| format!("10.244.{}.{}", n / 250, n % 250)).collect();
+    let texts: Vec<_> = addresses.iter().map(String::as_str).collect();
+    let mut slices: Vec<_> = texts
+        .chunks(100)
+        .enumerate()
+        .map(|(n, texts)| slice(&format!("default/web-{n}"), "web").port("http", 8080).ready(texts))
+        .collect();
+    // The Endpoints object of the same Service, cut at a thousand, and behind: it has one that has gone.
+    let behind =
+        slice("default/web", "web").port("http", 8080).ready(&texts[..999]).ready(&[BACKEND_V4_GONE]);
+    let behind = EndpointSlice { kind: Kind::Endpoints, ..behind };
+    slices.push(behind.clone());
+    let desired = of(&web(), &slices);
+    assert_eq!(desired.sets[0].selection.usable.len(), 1050);
+    assert!(desired.sets[0].selection.excluded.is_empty());
+    let why =
+        "Endpoints default/web is not read: the Service has EndpointSlices, which come before its Endpoints";
+    assert_eq!(skipped(&desired), [(Verdict::SlicesFirst, why)]);
+
+    let alone = of(&web(), &[behind]);
+    assert_eq!(alone.sets[0].selection.usable.len(), 1000);
+    assert!(alone.skipped.is_empty());
+}
+
+#[test]
 fn b12_slices_that_hold_no_addresses_are_skipped_whole() {
     let names = slice("default/web-2", "web").of(AddressType::Fqdn).ready(&["example.test"]);
     let newer = slice("default/web-3", "web").of(AddressType::Unknown("IPv8".into()));
@@ -162,11 +188,12 @@ fn what_is_beyond_this_build_is_computed_and_withheld() {
     let slices = [web_slice(&[BACKEND_1])];
     let mut everything = Service {
         external_ips: vec!["203.0.113.10".into()],
-        load_balancer_ips: vec![LoadBalancerIp { ip: "203.0.113.20".into(), proxied: false }],
+        load_balancer_ips: vec![balanced("203.0.113.20")],
         ..web().of_type(ServiceType::LoadBalancer)
     };
     everything.ports[0].node_port = Some(30080);
-    let desired = of(&everything, &slices);
+    let node = NodeView { zone: None, nodeport_addresses: vec!["192.168.50.11".parse().unwrap()] };
+    let desired = compile(&everything, &slices.iter().collect::<Vec<_>>(), &Identity::of(NODE), &node);
     assert_eq!(served(&desired), ["ClusterIP 10.96.0.50:80/TCP -> 10.244.1.21:8080"]);
     assert_eq!(
         withheld(&desired),
@@ -179,11 +206,11 @@ fn what_is_beyond_this_build_is_computed_and_withheld() {
                 Verdict::NotInThisBuild,
                 "LoadBalancer 203.0.113.20:80/TCP: this build does not serve load-balancer addresses yet"
             ),
+            (
+                Verdict::NotInThisBuild,
+                "NodePort 192.168.50.11:30080/TCP: this build does not serve NodePorts yet"
+            ),
         ]
-    );
-    assert_eq!(
-        skipped(&desired),
-        [(Verdict::NotInThisBuild, "NodePort 30080/TCP: this build does not serve NodePorts yet")]
     );
     assert!(desired.sets.iter().all(|set| set.selection.usable.len() == 1), "they have their backends");
 
@@ -200,10 +227,7 @@ fn what_is_beyond_this_build_is_computed_and_withheld() {
 
 #[test]
 fn load_balancer_addresses_and_node_ports_need_their_type() {
-    let mut left_over = Service {
-        load_balancer_ips: vec![LoadBalancerIp { ip: "203.0.113.20".into(), proxied: false }],
-        ..web()
-    };
+    let mut left_over = Service { load_balancer_ips: vec![balanced("203.0.113.20")], ..web() };
     left_over.ports[0].node_port = Some(30080);
     let desired = of(&left_over, &[]);
     assert_eq!(desired.frontends.len(), 1);

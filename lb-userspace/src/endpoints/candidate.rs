@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use lb_common::Verdict;
 
-use super::{Backend, Excluded};
+use super::{Backend, Judged, Outcome, Query, Reason};
 use crate::model::{Conditions, Endpoint, EndpointSlice, Family, unfit};
 
 /// How far an endpoint is from taking new connections. Of an endpoint that is listed more than once the least counts.
@@ -35,33 +35,35 @@ impl Condition {
 }
 
 /// An endpoint with an address that it can have, and a port.
+#[derive(Clone, Copy)]
 pub(super) struct Candidate<'a> {
-    pub(super) backend: Backend,
-    pub(super) condition: Condition,
-    /// As the slice has them.
-    pub(super) conditions: Conditions,
     pub(super) slice: &'a EndpointSlice,
+    pub(super) endpoint: &'a Endpoint,
+    pub(super) address: IpAddr,
+    pub(super) port: u16,
+    pub(super) condition: Condition,
+    /// On the node that the query is for.
+    pub(super) local: bool,
 }
 
 impl<'a> Candidate<'a> {
-    /// Reads an endpoint of a slice of this family; `port` is the slice's, `node` the name of this node.
+    /// Reads an endpoint of a slice of the query's family; `port` is the slice's.
     pub(super) fn read(
         slice: &'a EndpointSlice,
-        endpoint: &Endpoint,
-        family: Family,
+        endpoint: &'a Endpoint,
         port: u16,
-        node: &str,
-    ) -> Result<Self, Excluded> {
-        let exclude = |reason, message: String| {
+        query: &Query<'_>,
+    ) -> Result<Self, Reason> {
+        let exclude = |verdict, message: String| {
             let message = format!("{}: {message}", slice.reference());
-            Excluded { address: first_address_text(endpoint), port: Some(port), reason, message }
+            Reason { verdict, message }
         };
         let address = match endpoint.addresses.first() {
             Some(Ok(address)) => *address,
             Some(Err(invalid)) => return Err(exclude(Verdict::InvalidAddress, invalid.to_string())),
             None => return Err(exclude(Verdict::InvalidAddress, "an endpoint without addresses".into())),
         };
-        if Family::of(address) != family {
+        if Family::of(address) != query.family {
             let message = format!("{address} is not of the slice's address type");
             return Err(exclude(Verdict::WrongFamily, message));
         }
@@ -70,46 +72,49 @@ impl<'a> Candidate<'a> {
             return Err(exclude(Verdict::InvalidAddress, message));
         }
         let condition = Condition::of(endpoint.conditions);
-        let backend = Backend {
-            address,
-            port,
-            local: endpoint.node.as_deref() == Some(node),
-            draining: condition != Condition::Ready,
-            node: endpoint.node.clone(),
-            zone: endpoint.zone.clone(),
-            target: endpoint.target.clone(),
-        };
-        Ok(Self { backend, condition, conditions: endpoint.conditions, slice })
+        let local = endpoint.node.as_deref() == Some(query.node);
+        Ok(Self { slice, endpoint, address, port, condition, local })
     }
 
-    const fn place(&self) -> (IpAddr, u16) {
-        (self.backend.address, self.backend.port)
+    pub(super) fn backend(&self) -> Backend {
+        Backend {
+            address: self.address,
+            port: self.port,
+            local: self.local,
+            draining: self.condition != Condition::Ready,
+            node: self.endpoint.node.clone(),
+            zone: self.endpoint.zone.clone(),
+            target: self.endpoint.target.clone(),
+        }
+    }
+
+    pub(super) const fn judged(self, outcome: Outcome) -> Judged<'a> {
+        Judged { slice: self.slice, endpoint: self.endpoint, port: Some(self.port), outcome }
     }
 
     /// The endpoint as a message calls it.
     pub(super) fn told(&self) -> String {
-        match &self.backend.target {
-            Some(target) => format!("endpoint {} (Pod {target})", self.backend.address),
-            None => format!("endpoint {}", self.backend.address),
+        match &self.endpoint.target {
+            Some(target) => format!("endpoint {} (Pod {target})", self.address),
+            None => format!("endpoint {}", self.address),
         }
     }
 
-    pub(super) fn excluded(&self, reason: Verdict, message: String) -> Excluded {
-        let Backend { address, port, .. } = self.backend;
-        Excluded { address: address.to_string().into(), port: Some(port), reason, message }
+    const fn place(&self) -> (IpAddr, u16) {
+        (self.address, self.port)
     }
 
     /// By address and port; then the one nearest to ready, then by slice, then by what else it says.
     fn rank(&self) -> impl Ord + use<'_, 'a> {
-        let Backend { target, node, zone, .. } = &self.backend;
+        let Endpoint { target, node, zone, .. } = self.endpoint;
         (self.place(), self.condition, self.slice.kind, &self.slice.key, target, node, zone)
     }
 }
 
-/// One candidate an address and port. An address that is both ready and not ready is ready.
+/// One candidate an address and port, in that order. An address that is both ready and not ready is ready.
 pub(super) fn without_duplicates<'a>(
     mut candidates: Vec<Candidate<'a>>,
-    excluded: &mut Vec<Excluded>,
+    judged: &mut Vec<Judged<'a>>,
 ) -> Vec<Candidate<'a>> {
     candidates.sort_by(|a, b| a.rank().cmp(&b.rank()));
     let mut unique: Vec<Candidate<'a>> = Vec::with_capacity(candidates.len());
@@ -118,19 +123,11 @@ pub(super) fn without_duplicates<'a>(
             Some(first) if first.place() == candidate.place() => {
                 let message =
                     format!("{} is listed in {} as well", candidate.told(), first.slice.reference());
-                excluded.push(candidate.excluded(Verdict::DuplicateEndpoint, message));
+                let reason = Reason { verdict: Verdict::DuplicateEndpoint, message };
+                judged.push(candidate.judged(Outcome::Excluded(reason)));
             }
             _ => unique.push(candidate),
         }
     }
     unique
-}
-
-/// The address that counts, as text: of those that an endpoint has, the API calls any as good as the other.
-pub(super) fn first_address_text(endpoint: &Endpoint) -> Box<str> {
-    match endpoint.addresses.first() {
-        Some(Ok(address)) => address.to_string().into(),
-        Some(Err(invalid)) => invalid.text.clone(),
-        None => "".into(),
-    }
 }

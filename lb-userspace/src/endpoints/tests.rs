@@ -1,17 +1,29 @@
 use std::net::SocketAddr;
 
 use super::*;
-use crate::model::{AddressType, Endpoint, Kind};
+use crate::model::{AddressType, Endpoint, Hints, Kind, Service};
 use crate::testing::{
     BACKEND_1, BACKEND_2, BACKEND_3, BACKEND_V6, NODE, OTHER_NODE, endpoint, slice, web, web_slice,
 };
 
 const NODE_ADDRESS: &str = "192.168.50.12";
 
+/// Asks for the first port of a Service, from [`NODE`], whose zone is not known.
+fn query(service: &Service) -> Query<'_> {
+    Query {
+        port: &service.ports[0],
+        protocol: Protocol::Tcp,
+        family: Family::Ipv4,
+        policy: Policy::Cluster,
+        node: NODE,
+        zone: None,
+    }
+}
+
 /// Selects for the port `http` of `default/web`.
 fn http(policy: Policy, slices: &[EndpointSlice]) -> Selection {
     let slices: Vec<_> = slices.iter().collect();
-    select(&web().ports[0], Protocol::Tcp, Family::Ipv4, policy, &slices, NODE)
+    select(&Query { policy, ..query(&web()) }, &slices)
 }
 
 fn told(backends: &[Backend]) -> Vec<String> {
@@ -111,9 +123,8 @@ fn b13_e11_a_set_is_the_union_of_its_slices_whatever_their_kind_and_number() {
     let mut slices: Vec<_> = texts.chunks(100).enumerate().map(of_hundred).collect();
     assert_eq!(slices.len(), 11);
     assert_eq!(usable(&slices).len(), 1050);
-    // The Endpoints object of the same Service, cut at a thousand.
-    let cut = EndpointSlice { kind: Kind::Endpoints, ..of_hundred((0, &texts[..1000])) };
-    slices.push(cut);
+    let mirrored = EndpointSlice { kind: Kind::Endpoints, ..of_hundred((0, &texts[..1000])) };
+    slices.push(mirrored);
     assert_eq!(usable(&slices).len(), 1050, "no backend appears twice");
 }
 
@@ -190,7 +201,7 @@ fn e05_slices_of_the_other_family_are_not_looked_at() {
     let v6 = slice("default/web-6", "web").of(AddressType::Ipv6).port("http", 8080).ready(&[BACKEND_V6]);
     let slices = [&web_slice(&[BACKEND_1]), &v6];
     for (family, want) in [(Family::Ipv4, "10.244.1.21:8080"), (Family::Ipv6, "[2001:db8:2::22]:8080")] {
-        let selection = select(&web().ports[0], Protocol::Tcp, family, Policy::Cluster, &slices, NODE);
+        let selection = select(&Query { family, ..query(&web()) }, &slices);
         assert_eq!(told(&selection.usable), [want]);
         assert!(selection.excluded.is_empty());
     }
@@ -251,8 +262,7 @@ fn b71_e14_addresses_that_no_endpoint_can_have_are_left_out_and_the_others_kept(
     }
     for text in ["::1", "fe80::1", "ff02::1", "::"] {
         let slice = slice("default/web-6", "web").of(AddressType::Ipv6).port("http", 8080).ready(&[text]);
-        let selection =
-            select(&web().ports[0], Protocol::Tcp, Family::Ipv6, Policy::Cluster, &[&slice], NODE);
+        let selection = select(&Query { family: Family::Ipv6, ..query(&web()) }, &[&slice]);
         assert_eq!(excluded(&selection), [(text, Verdict::InvalidAddress)]);
     }
     let mut none = endpoint(BACKEND_1);
@@ -342,4 +352,170 @@ fn b27_a_local_policy_uses_the_endpoints_of_this_node_only() {
         assert_eq!(selection.is_usable_elsewhere(), elsewhere, "{name}");
         assert!(selection.draining.is_empty(), "{name}: nothing of another node keeps flows here");
     }
+}
+
+// Topology.
+
+const ZONE: &str = "zone-1";
+const OTHER_ZONE: &str = "zone-2";
+
+fn hinted(address: &str, nodes: &[&str], zones: &[&str]) -> Endpoint {
+    let names = |names: &[&str]| names.iter().map(|name| (*name).into()).collect();
+    let hints = Hints { nodes: names(nodes), zones: names(zones) };
+    Endpoint { hints: Some(hints.into()), ..endpoint(address) }
+}
+
+#[test]
+fn hints_are_followed_only_if_every_ready_endpoint_has_one_and_one_matches() {
+    let zoned = |address, zone| hinted(address, &[], &[zone]);
+    let noded = |address, node| hinted(address, &[node], &[]);
+    let zone = Some(ZONE);
+    type Row<'a> = (&'a str, Option<&'a str>, Vec<Endpoint>, Vec<&'a str>, &'a str);
+    let rows: [Row<'_>; 12] = [
+        ("no hints", zone, vec![endpoint(BACKEND_1)], vec![BACKEND_1], "no endpoint has hints"),
+        (
+            "a zone hint each, one matches",
+            zone,
+            vec![zoned(BACKEND_1, ZONE), zoned(BACKEND_2, OTHER_ZONE)],
+            vec![BACKEND_1],
+            "the endpoints hinted for zone zone-1",
+        ),
+        (
+            "several zones in one hint",
+            zone,
+            vec![hinted(BACKEND_1, &[], &[OTHER_ZONE, ZONE]), zoned(BACKEND_2, OTHER_ZONE)],
+            vec![BACKEND_1],
+            "the endpoints hinted for zone zone-1",
+        ),
+        (
+            "none matches",
+            zone,
+            vec![zoned(BACKEND_1, OTHER_ZONE), zoned(BACKEND_2, "zone-3")],
+            vec![BACKEND_1, BACKEND_2],
+            "every endpoint: none is hinted for zone zone-1",
+        ),
+        (
+            "one without",
+            zone,
+            vec![zoned(BACKEND_1, ZONE), endpoint(BACKEND_2)],
+            vec![BACKEND_1, BACKEND_2],
+            "every endpoint: only 1 of 2 ready ones have a zone hint",
+        ),
+        (
+            "hints that name nothing are none",
+            zone,
+            vec![zoned(BACKEND_1, ZONE), hinted(BACKEND_2, &[], &[])],
+            vec![BACKEND_1, BACKEND_2],
+            "every endpoint: only 1 of 2 ready ones have a zone hint",
+        ),
+        (
+            "our zone is not known",
+            None,
+            vec![zoned(BACKEND_1, ZONE)],
+            vec![BACKEND_1],
+            "every endpoint: the zone of node node-a is not known",
+        ),
+        (
+            "one that is not ready needs no hint",
+            zone,
+            vec![zoned(BACKEND_1, ZONE), zoned(BACKEND_2, OTHER_ZONE), endpoint(BACKEND_3).not_ready()],
+            vec![BACKEND_1],
+            "the endpoints hinted for zone zone-1",
+        ),
+        (
+            "node hints come first",
+            zone,
+            vec![hinted(BACKEND_1, &[NODE], &[ZONE]), hinted(BACKEND_2, &[OTHER_NODE], &[ZONE])],
+            vec![BACKEND_1],
+            "the endpoints hinted for node node-a",
+        ),
+        (
+            "no node hint for us: the zone hints",
+            zone,
+            vec![hinted(BACKEND_1, &[OTHER_NODE], &[ZONE]), hinted(BACKEND_2, &[OTHER_NODE], &[OTHER_ZONE])],
+            vec![BACKEND_1],
+            "the endpoints hinted for zone zone-1",
+        ),
+        (
+            "node hints only, and none for us",
+            None,
+            vec![noded(BACKEND_1, OTHER_NODE), noded(BACKEND_2, OTHER_NODE)],
+            vec![BACKEND_1, BACKEND_2],
+            "every endpoint: none is hinted for node node-a",
+        ),
+        (
+            "node hints of some",
+            None,
+            vec![noded(BACKEND_1, NODE), endpoint(BACKEND_2)],
+            vec![BACKEND_1, BACKEND_2],
+            "every endpoint: only 1 of 2 ready ones have a node hint",
+        ),
+    ];
+    for (name, zone, endpoints, want, why) in rows {
+        let slice = endpoints.into_iter().fold(web_slice(&[]), EndpointSlice::with);
+        let selection = select(&Query { zone, ..query(&web()) }, &[&slice]);
+        let addresses: Vec<_> = selection.usable.iter().map(|backend| backend.address.to_string()).collect();
+        assert_eq!(addresses, want, "{name}");
+        assert_eq!(selection.topology.to_string(), why, "{name}");
+    }
+}
+
+#[test]
+fn an_endpoint_for_others_says_whose_it_is() {
+    let slice = web_slice(&[]).with(hinted(BACKEND_1, &[], &[ZONE])).with(hinted(
+        BACKEND_2,
+        &[],
+        &[OTHER_ZONE, "zone-3"],
+    ));
+    let selection = select(&Query { zone: Some(ZONE), ..query(&web()) }, &[&slice]);
+    assert_eq!(excluded(&selection), [(BACKEND_2, Verdict::HintedElsewhere)]);
+    let why = "endpoint 10.244.2.22 is hinted for zone zone-2, zone-3, and this is zone zone-1";
+    assert_eq!(selection.excluded[0].message, why);
+    assert!(selection.draining.is_empty(), "it is another node's to keep flows to");
+}
+
+#[test]
+fn hints_say_nothing_to_a_local_policy_nor_to_endpoints_that_terminate() {
+    let web = web();
+    let here = hinted(BACKEND_1, &[], &[OTHER_ZONE]).on(NODE);
+    let there = hinted(BACKEND_2, &[], &[ZONE]).on(OTHER_NODE);
+    let slice = web_slice(&[]).with(here).with(there);
+    let local = Query { zone: Some(ZONE), policy: Policy::Local, ..query(&web) };
+    assert_eq!(told(&select(&local, &[&slice]).usable), ["10.244.1.21:8080"]);
+    assert_eq!(select(&local, &[&slice]).topology, Topology::Unhinted);
+
+    let leaving = web_slice(&[])
+        .with(hinted(BACKEND_1, &[], &[ZONE]).leaving())
+        .with(hinted(BACKEND_2, &[], &[OTHER_ZONE]).leaving());
+    let cluster = Query { zone: Some(ZONE), ..query(&web) };
+    assert_eq!(told(&select(&cluster, &[&leaving]).usable), ["10.244.1.21:8080", "10.244.2.22:8080"]);
+}
+
+#[test]
+fn b21_every_endpoint_that_is_listed_is_judged_with_where_it_is_listed() {
+    let first = web_slice(&[BACKEND_1]).with(endpoint(BACKEND_2).not_ready());
+    let second = slice("default/web-2", "web").port("http", 8080).ready(&[BACKEND_1]);
+    let slices = [&first, &second];
+    let web = web();
+    let (judged, _) = judge(&query(&web), &slices);
+    let mut told: Vec<_> = judged
+        .iter()
+        .map(|it| {
+            let outcome = match &it.outcome {
+                Outcome::Usable(backend) => format!("usable {}", backend.address),
+                Outcome::Draining(_, reason) | Outcome::Excluded(reason) => reason.verdict.to_string(),
+            };
+            (it.slice.key.to_string(), it.endpoint.address_text().to_string(), outcome)
+        })
+        .collect();
+    told.sort();
+    let row = |slice: &str, address: &str, outcome: &str| (slice.into(), address.into(), outcome.into());
+    assert_eq!(
+        told,
+        [
+            row("default/web-1", BACKEND_1, "usable 10.244.1.21"),
+            row("default/web-1", BACKEND_2, "NotReady"),
+            row("default/web-2", BACKEND_1, "DuplicateEndpoint"),
+        ]
+    );
 }

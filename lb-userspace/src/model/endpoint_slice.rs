@@ -101,6 +101,18 @@ pub struct Endpoint {
     pub target: Option<Arc<str>>,
 }
 
+impl Endpoint {
+    /// The address that counts, or the text that is none: of those that an endpoint has, the API calls any as good as the
+    /// other.
+    pub fn address_text(&self) -> Box<str> {
+        match self.addresses.first() {
+            Some(Ok(address)) => address.to_string().into(),
+            Some(Err(invalid)) => invalid.text.clone(),
+            None => "".into(),
+        }
+    }
+}
+
 /// `hints` of an endpoint: whose traffic it is meant for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hints {

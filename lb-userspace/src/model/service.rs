@@ -59,6 +59,13 @@ pub enum ServiceType {
     ExternalName,
 }
 
+impl ServiceType {
+    /// Whether `nodePort` of its ports means anything.
+    pub const fn has_node_ports(self) -> bool {
+        matches!(self, Self::NodePort | Self::LoadBalancer)
+    }
+}
+
 /// One of `status.loadBalancer.ingress[]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadBalancerIp {

@@ -19,7 +19,6 @@ use crate::{
     ids::Ids,
     maps::{LbMaps, MapError, Op},
     plan::Leftovers,
-    render::Document,
     source::{Event, Feed, SourceEvent},
     state::{Change, State},
 };
@@ -112,9 +111,9 @@ impl Engine {
         &self.status
     }
 
-    /// The desired state of the whole.
-    pub fn render(&self) -> Document {
-        self.state.render()
+    /// Objects and desired state.
+    pub const fn state(&self) -> &State {
+        &self.state
     }
 
     /// Clears [`ORPHAN_FLOWS`], unless a frontend was removed since `removals` was read from the [`Status`]. Tells

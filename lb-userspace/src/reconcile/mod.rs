@@ -22,7 +22,11 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use crate::{maps::MapError, render::Document, source::SourceEvent};
+use crate::{
+    maps::MapError,
+    render::{Document, EndpointView},
+    source::SourceEvent,
+};
 
 /// Events taken in before something is written. The first change goes out at once; a flood becomes one change a Service.
 const EVENTS_A_STEP: usize = 4096;
@@ -32,6 +36,8 @@ const EVENTS_A_STEP: usize = 4096;
 pub enum Request {
     /// The desired state of the whole.
     Render(oneshot::Sender<Document>),
+    /// Every endpoint, chosen or not.
+    Endpoints(oneshot::Sender<Vec<EndpointView>>),
     /// No flow without a frontend was found, by a search that began when [`Status::removals`] was `removals`. Answers
     /// whether the programs have stopped looking for such flows: not if a frontend was removed since.
     ClearOrphanFlows {
@@ -77,7 +83,8 @@ pub async fn run(
 fn answer(engine: &mut Engine, request: Request) {
     // Whoever asked may have gone.
     match request {
-        Request::Render(answer) => drop(answer.send(engine.render())),
+        Request::Render(answer) => drop(answer.send(engine.state().render())),
+        Request::Endpoints(answer) => drop(answer.send(engine.state().endpoints())),
         Request::ClearOrphanFlows { removals, answer } => {
             drop(answer.send(engine.clear_orphan_flows(removals)));
         }

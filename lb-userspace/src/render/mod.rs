@@ -1,16 +1,20 @@
 //! The desired state as users see it: the document of `readylb render -o json`, and tables.
 
-pub(crate) mod table;
+mod endpoints;
+pub mod table;
 #[cfg(test)]
 mod tests;
 
 use std::{net::IpAddr, sync::Arc};
 
+pub use self::endpoints::{EndpointView, endpoints};
+
+use lb_common::Verdict;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     desired::{Desired, EndpointSet, Frontend, FrontendKind, NoBackends, ServiceDesired},
-    endpoints::Backend,
+    endpoints::{Backend, Topology},
     model::{Kind, ObjectKey, ObjectRef, Policy, Protocol, Store, Warning},
 };
 
@@ -19,10 +23,13 @@ use crate::{
 pub struct Document {
     /// Name of the node that it is for.
     pub node: String,
-    /// What belongs into the datapath.
+    /// Every frontend, save those whose address another one has by precedence.
     pub frontends: Vec<FrontendView>,
     /// Endpoints that take no new connection.
     pub excluded: Vec<ExcludedView>,
+    /// Where load balancers ask for local endpoints.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub health_checks: Vec<HealthCheckView>,
     /// Services, frontends and slices that are not served.
     pub skipped: Vec<SkippedView>,
     /// What a user should know of.
@@ -48,12 +55,30 @@ pub struct FrontendView {
     pub policy: Policy,
     /// How long a client stays with its backend, in seconds.
     pub affinity_seconds: Option<u32>,
-    /// `spec.loadBalancerSourceRanges`. They guard load-balancer addresses only.
+    /// `spec.loadBalancerSourceRanges`: only clients in one of these may connect, of whichever family the address is.
+    /// They guard load-balancer addresses only.
     pub source_ranges: Vec<String>,
     /// What becomes of traffic while there is no backend.
     pub no_backends: NoBackends,
+    /// What the hints of its endpoints led to, if there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topology: Option<String>,
+    /// Why it is kept out of the datapath, if it is, see `lb_common::Verdict`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub withheld: Option<String>,
     /// Who takes new connections; node-local ones first.
     pub backends: Vec<BackendView>,
+}
+
+/// A health-check node port.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct HealthCheckView {
+    /// `namespace/name`.
+    pub service: String,
+    /// The port, on the addresses of this node.
+    pub port: u16,
+    /// Number of ready endpoints on this node.
+    pub local_endpoints: usize,
 }
 
 /// A backend of a frontend.
@@ -120,15 +145,16 @@ impl Document {
             node: node.to_owned(),
             frontends: Vec::new(),
             excluded: Vec::new(),
+            health_checks: Vec::new(),
             skipped: Vec::new(),
             warnings: Vec::new(),
         };
         for (key, service) in desired.services() {
-            document.add_frontends(key, desired);
+            document.add_frontends(key, service, desired);
             document.add_left_out(key, service);
         }
         document.skipped.extend(store.slices_without_service().map(|slice| {
-            let reason = lb_common::Verdict::SliceWithoutService;
+            let reason = Verdict::SliceWithoutService;
             let message = format!("{} has no kubernetes.io/service-name label", slice.reference());
             SkippedView { service: None, reason: reason.name().to_owned(), message }
         }));
@@ -145,17 +171,27 @@ impl Document {
         document
     }
 
-    fn add_frontends(&mut self, key: &ObjectKey, desired: &Desired) {
+    fn add_frontends(&mut self, key: &ObjectKey, service: &ServiceDesired, desired: &Desired) {
         for (frontend, set, withheld) in desired.frontends_of(key) {
-            match withheld {
-                None => self.frontends.push(FrontendView::new(key, frontend, set)),
-                Some(withheld) => self.skipped.push(SkippedView {
-                    service: Some(key.to_string()),
-                    reason: withheld.reason.name().to_owned(),
-                    message: withheld.message,
-                }),
+            if withheld.as_ref().is_none_or(|withheld| withheld.reason != Verdict::AddressTaken) {
+                let mut view = FrontendView::new(key, frontend, set);
+                view.withheld = withheld.as_ref().map(|withheld| withheld.reason.name().to_owned());
+                if frontend.kind == FrontendKind::LoadBalancer {
+                    view.source_ranges = service.source_ranges.iter().map(ToString::to_string).collect();
+                }
+                self.frontends.push(view);
             }
+            self.skipped.extend(withheld.map(|withheld| SkippedView {
+                service: Some(key.to_string()),
+                reason: withheld.reason.name().to_owned(),
+                message: withheld.message,
+            }));
         }
+        self.health_checks.extend(service.health_check.map(|check| HealthCheckView {
+            service: key.to_string(),
+            port: check.port,
+            local_endpoints: check.local_endpoints,
+        }));
     }
 
     fn add_left_out(&mut self, key: &ObjectKey, service: &ServiceDesired) {
@@ -190,6 +226,9 @@ impl FrontendView {
             affinity_seconds: frontend.affinity_seconds,
             source_ranges: Vec::new(),
             no_backends: set.no_backends(),
+            topology: (set.selection.topology != Topology::Unhinted)
+                .then(|| set.selection.topology.to_string()),
+            withheld: None,
             backends: set.selection.usable.iter().map(BackendView::from).collect(),
         }
     }

@@ -119,7 +119,7 @@ fn what_is_printed_can_be_read_back() {
 fn tables_say_the_same_to_people() {
     let want = "\
 SERVICE          PORT  KIND       FRONTEND           BACKEND           NOTE
-default/invalid  -     ClusterIP  10.96.0.53:80/TCP  10.244.1.21:8080  local, draining
+default/invalid  -     ClusterIP  10.96.0.53:80/TCP  10.244.1.21:8080  local, draining; policy Local
 default/web      http  ClusterIP  10.96.0.50:80/TCP  10.244.1.21:8080  default/web-7d4b9, local
                                                      10.244.2.23:8080
 
@@ -148,7 +148,7 @@ fn a_frontend_without_backends_says_what_becomes_of_its_traffic() {
         (vec![apply(0, web())], "no usable endpoint (reject)"),
         (
             vec![apply(0, web().local()), apply(0, elsewhere)],
-            "no endpoint on this node, and the policy is Local (drop)",
+            "no endpoint on this node, and the policy is Local (drop); policy Local",
         ),
     ];
     for (events, note) in rows {

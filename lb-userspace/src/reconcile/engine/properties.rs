@@ -8,10 +8,15 @@ use proptest::{collection::vec, prelude::*, sample::select};
 use super::tests::{Agent, assert_nothing_leaks};
 use crate::{
     maps::{Op, fake::FakeMaps},
-    model::{AddressType, EndpointSlice, Kind, Object, ObjectRef, Policy, Protocol, Service, ServiceType},
+    model::{
+        AddressType, Endpoint, EndpointSlice, Hints, Host, Kind, Object, ObjectRef, Policy, Protocol,
+        Service, ServiceType,
+    },
     source::Event,
-    testing::{NODE, OTHER_NODE, apply, delete, endpoint, on, service, slice},
+    testing::{NODE, OTHER_NODE, apply, balanced, delete, endpoint, node, on, service, slice},
 };
+
+const NODE_IP: &str = "192.168.50.11";
 
 /// What can happen to an agent.
 #[derive(Clone, Debug)]
@@ -46,16 +51,53 @@ fn a_service() -> impl Strategy<Value = Object> {
         vec![("dns", 53, Protocol::Udp), ("dns", 53, Protocol::Tcp)],
         vec![("", 80, Protocol::Tcp), ("", 81, Protocol::Tcp)],
     ]);
-    let types = select(vec![ServiceType::ClusterIP, ServiceType::ClusterIP, ServiceType::ExternalName]);
-    let policy = select(vec![Policy::Cluster, Policy::Local]);
+    let types = select(vec![
+        ServiceType::ClusterIP,
+        ServiceType::ClusterIP,
+        ServiceType::NodePort,
+        ServiceType::LoadBalancer,
+        ServiceType::ExternalName,
+    ]);
+    let policy = || select(vec![Policy::Cluster, Policy::Local]);
+    // The first is also a cluster IP, the second also an address of the node.
+    let external = || vec(select(vec!["10.96.0.1", NODE_IP, "203.0.113.1"]), 0..2);
     let name = select(vec!["default/a", "default/b", "other/a"]);
-    (name, vips, ports, types, policy, proptest::option::of(0i64..2)).prop_map(
-        |(name, vips, ports, service_type, internal_policy, created)| {
-            let empty = Service { created, internal_policy, ..service(name, &vips).of_type(service_type) };
+    let rest = (policy(), policy(), external(), external(), select(vec![None, Some(31000)]));
+    (name, vips, ports, types, rest, proptest::option::of(0i64..2)).prop_map(
+        |(name, vips, ports, service_type, rest, created)| {
+            let (internal_policy, external_policy, external_ips, balanced_ips, health_check_port) = rest;
+            let empty = Service {
+                created,
+                internal_policy,
+                external_policy,
+                external_ips: external_ips.into_iter().map(Into::into).collect(),
+                load_balancer_ips: balanced_ips.into_iter().map(balanced).collect(),
+                health_check_port,
+                ..service(name, &vips).of_type(service_type)
+            };
             let add = |service: Service, (name, port, protocol)| service.port_of(name, port, Ok(protocol));
-            Object::Service(ports.into_iter().fold(empty, add))
+            let mut service = ports.into_iter().fold(empty, add);
+            service.ports.iter_mut().for_each(|port| port.node_port = Some(30_000 + port.port));
+            Object::Service(service)
         },
     )
+}
+
+/// This node or another one.
+fn a_node() -> impl Strategy<Value = Object> {
+    let zone = select(vec!["", "zone-1", "zone-2"]);
+    let ips = select(vec![vec![], vec![NODE_IP], vec!["192.168.60.5", "2001:db8::11"]]);
+    (select(vec![NODE, NODE, OTHER_NODE]), zone, ips)
+        .prop_map(|(name, zone, ips)| Object::Node(node(name, zone, &ips)))
+}
+
+/// The addresses of the machine.
+fn a_host() -> impl Strategy<Value = Object> {
+    let ips = select(vec![vec![NODE_IP], vec![NODE_IP, "192.168.70.5"], vec!["2001:db8::12"]]);
+    ips.prop_map(|ips| {
+        let addresses: Vec<_> = ips.iter().map(|ip| ip.parse().unwrap()).collect();
+        Object::Host(Host { primary: addresses[..1].to_vec(), addresses })
+    })
 }
 
 fn a_slice() -> impl Strategy<Value = Object> {
@@ -67,16 +109,23 @@ fn a_slice() -> impl Strategy<Value = Object> {
         vec![("dns", 5353, Protocol::Udp), ("dns", 5353, Protocol::Tcp)],
         vec![("", 8080, Protocol::Tcp)],
     ]);
-    let one = (1u8..5, any::<(bool, bool, bool)>(), select(vec![None, Some(NODE), Some(OTHER_NODE)]));
+    let hints = select(vec![
+        None,
+        Some(Hints { nodes: vec![NODE.into()], zones: vec!["zone-1".into()] }),
+        Some(Hints { nodes: vec![OTHER_NODE.into()], zones: vec!["zone-2".into()] }),
+    ]);
+    let nodes = select(vec![None, Some(NODE), Some(OTHER_NODE)]);
+    let one = (1u8..5, any::<(bool, bool, bool)>(), nodes, hints);
     (name, owner, ports, any::<bool>(), vec(one, 0..4)).prop_map(|(name, owner, ports, is_v6, endpoints)| {
         let address_type = if is_v6 { AddressType::Ipv6 } else { AddressType::Ipv4 };
         let empty = slice(name, owner).of(address_type);
         let add =
             |slice: EndpointSlice, (name, port, protocol)| slice.port_of(name, Some(port), Ok(protocol));
         let empty = ports.into_iter().fold(empty, add);
-        let endpoints = endpoints.into_iter().map(|(n, (ready, serving, terminating), node)| {
+        let endpoints = endpoints.into_iter().map(|(n, (ready, serving, terminating), node, hints)| {
             let text = if is_v6 { format!("2001:db8:2::{n}") } else { format!("10.244.1.{n}") };
-            let endpoint = endpoint(&text).when(ready, serving, terminating);
+            let hints = hints.map(Into::into);
+            let endpoint = Endpoint { hints, ..endpoint(&text).when(ready, serving, terminating) };
             node.map_or(endpoint.clone(), |node| endpoint.on(node))
         });
         Object::EndpointSlice(endpoints.fold(empty, EndpointSlice::with))
@@ -84,7 +133,7 @@ fn a_slice() -> impl Strategy<Value = Object> {
 }
 
 fn object() -> impl Strategy<Value = Object> {
-    prop_oneof![a_service(), a_slice()]
+    prop_oneof![4 => a_service(), 4 => a_slice(), 1 => a_node(), 1 => a_host()]
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -216,7 +265,7 @@ proptest! {
         relist(&mut fresh, &in_another_order);
         fresh.settle();
         prop_assert_eq!(seen(&maps), seen(&fresh_maps));
-        prop_assert_eq!(agent.engine.render(), fresh.engine.render());
+        prop_assert_eq!(agent.engine.state().render(), fresh.engine.state().render());
 
         maps.take_log();
         relist(&mut agent, &in_another_order);
@@ -233,9 +282,11 @@ proptest! {
         agent.settle();
         let rendered: BTreeMap<_, BTreeSet<_>> = agent
             .engine
+            .state()
             .render()
             .frontends
             .into_iter()
+            .filter(|it| it.withheld.is_none())
             .map(|it| {
                 let name = format!("{}:{}/{}", it.address, it.port, it.protocol.number());
                 (name, it.backends.iter().map(|backend| format!("{}:{}", backend.address, backend.port)).collect())

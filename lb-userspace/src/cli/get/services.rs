@@ -5,11 +5,10 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
-use clap::{Args, ValueEnum};
 use lb_common::{ServiceKey, SlotKey, addr, service::scope};
 use serde::Serialize;
 
-use super::{Failure, Location, Output, block_on, json, print};
+use super::super::{Failure, Location, Output, block_on, json, print};
 use crate::{
     admin::client,
     datapath::schema_folder,
@@ -22,26 +21,6 @@ use crate::{
     },
     table::{columns, or_dash, together},
 };
-
-/// List what the running agent serves, as the maps hold it
-#[derive(Debug, Args)]
-#[command(after_help = "Example:\n  readylb get services")]
-pub(super) struct GetArgs {
-    /// What to list
-    #[arg(value_enum)]
-    what: What,
-    #[command(flatten)]
-    location: Location,
-    /// How to print it
-    #[arg(short, long, value_enum, default_value_t)]
-    output: Output,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum What {
-    /// Frontends with their backends, and what is withheld
-    Services,
-}
 
 /// What is printed as JSON.
 #[derive(Serialize)]
@@ -77,16 +56,15 @@ struct RowBackend {
     endpoint: Option<String>,
 }
 
-pub(super) fn run(args: GetArgs) -> Result<(), Failure> {
-    let What::Services = args.what;
-    let document = block_on(client::get::<Document>(&args.location.admin_socket, "/v1/render"))??;
-    let held = Held::read(&PinnedMaps::open(&schema_folder(&args.location.bpf_root))?)?;
+pub(super) fn run(location: &Location, output: Output) -> Result<(), Failure> {
+    let document = block_on(client::get::<Document>(&location.admin_socket, "/v1/render"))??;
+    let held = Held::read(&PinnedMaps::open(&schema_folder(&location.bpf_root))?)?;
     let report = Report {
         frontends: rows(&document.frontends, held),
         skipped: document.skipped,
         warnings: document.warnings,
     };
-    print(&match args.output {
+    print(&match output {
         Output::Json => json(&report)?,
         Output::Table => text(&report),
     })?;
@@ -136,6 +114,7 @@ fn rows(desired: &[FrontendView], Held(mut held): Held) -> Vec<Row> {
 fn row(view: &FrontendView, held: Option<Vec<SocketAddr>>) -> Row {
     let mut wanted: Vec<_> = view.backends.iter().map(|it| SocketAddr::new(it.address, it.port)).collect();
     let note = match &held {
+        None if view.withheld.is_some() => Some("kept out of the maps (see below)"),
         None => Some("not in the maps (readylb status says why)"),
         Some(held) if held.is_empty() && wanted.is_empty() => Some("no usable endpoint"),
         Some(held) => {
