@@ -2,6 +2,9 @@
 //!
 //! Every reader of the desired state has it from here: the reconciler as it changes, `readylb render` at once.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeSet;
 
 use lb_common::ServiceKey;

@@ -9,9 +9,12 @@
 //! === expect endpoints    the table of `readylb get endpoints`
 //! ```
 //!
+//! A story is read and judged by people: after a change on purpose, `READYLB_ACCEPT_STORIES=1` writes what comes out into
+//! the files, for the diff to be read.
+//!
 //! The maps fail now and then, and after every step hold exactly what the tables say.
 
-use std::{collections::BTreeSet, fs, net::SocketAddr, path::Path};
+use std::{collections::BTreeSet, env, fs, net::SocketAddr, path::Path};
 
 use anyhow::{Context, Result, bail, ensure};
 use lb_common::{SlotKey, addr};
@@ -34,18 +37,30 @@ pub const NODE: &str = "node-a";
 /// # Errors
 /// The step that is not as expected, with both texts.
 pub fn run(path: &Path) -> Result<()> {
+    let accepts = env::var_os("READYLB_ACCEPT_STORIES").is_some();
     let text = fs::read_to_string(path)?;
     let mut story = Story::begin()?;
     let mut steps = text.split("\n=== ");
-    // The heading.
-    steps.next();
+    let mut told = steps.next().unwrap_or_default().trim_end().to_owned() + "\n";
     for (number, step) in steps.enumerate() {
         let (command, body) = step.split_once('\n').unwrap_or((step, ""));
-        story
+        let got = story
             .step(command.trim(), body)
             .with_context(|| format!("{}, step {}: {command}", path.display(), number + 1))?;
+        let got = got.as_deref().unwrap_or(body).trim();
+        ensure!(
+            accepts || got == body.trim(),
+            "{}, step {}: {command}: expected:\n{body}\nbut it is:\n{got}",
+            path.display(),
+            number + 1
+        );
+        told += &format!("\n=== {command}\n{got}").trim_end();
+        told += "\n";
     }
     ensure!(story.expectations > 0, "{} expects nothing", path.display());
+    if accepts && told != text {
+        fs::write(path, told)?;
+    }
     Ok(())
 }
 
@@ -64,7 +79,8 @@ impl Story {
         Ok(Self { folder: TempDir::new()?, maps, engine, now: Instant::now(), expectations: 0 })
     }
 
-    fn step(&mut self, command: &str, body: &str) -> Result<()> {
+    /// Does a step; of one that expects something, tells what there is.
+    fn step(&mut self, command: &str, body: &str) -> Result<Option<String>> {
         match command.split_once(' ').unwrap_or((command, "")) {
             ("write", name) => fs::write(self.folder.path().join(name), body)?,
             ("remove", name) => fs::remove_file(self.folder.path().join(name))?,
@@ -73,19 +89,18 @@ impl Story {
                 let document = self.settle()?;
                 // Messages name files; the folder has another name each time.
                 let tables = document.to_tables().replace(&format!("{}/", self.folder.path().display()), "");
-                ensure!(tables.trim() == body.trim(), "expected:\n{body}\nbut it is:\n{tables}");
                 self.assert_maps_hold(&document)?;
                 self.expectations += 1;
+                return Ok(Some(tables));
             }
             ("expect", "endpoints") => {
                 self.settle()?;
-                let table = endpoints_table(&self.engine.state().endpoints());
-                ensure!(table.trim() == body.trim(), "expected:\n{body}\nbut it is:\n{table}");
                 self.expectations += 1;
+                return Ok(Some(endpoints_table(&self.engine.state().endpoints())));
             }
             _ => bail!("there is no such step"),
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Says what is in the folder, as a list, and goes on until nothing is left to do.

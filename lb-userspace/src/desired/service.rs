@@ -139,6 +139,7 @@ impl Compiler<'_> {
                         "port {} has protocol {text:?}, which Kubernetes does not have: TCP, UDP and SCTP, in capitals",
                         port.port
                     );
+                    self.out.warnings.push(message.clone());
                     self.out.skip(Verdict::UnsupportedProtocol, message);
                 }
             }

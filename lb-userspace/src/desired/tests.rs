@@ -181,6 +181,7 @@ fn e02_a_protocol_that_kubernetes_does_not_have_is_refused_and_never_tcp() {
     assert_eq!(served(&desired), ["ClusterIP 10.96.0.50:80/TCP -> "]);
     let why = "port 81 has protocol \"tcp\", which Kubernetes does not have: TCP, UDP and SCTP, in capitals";
     assert_eq!(skipped(&desired), [(Verdict::UnsupportedProtocol, why)]);
+    assert_eq!(desired.warnings, [why]);
 }
 
 #[test]

@@ -180,3 +180,43 @@ fn warnings_are_those_of_the_feeds_and_of_the_objects_that_are_there() {
     touched(&mut store, [delete(CLUSTER, web()), on(FILES, Event::Warnings(Vec::new()))]);
     assert!(told(&store).is_empty());
 }
+
+#[test]
+fn an_optional_feed_is_waited_for_until_it_fails() {
+    let mut store = Store::new(2).optional(Feed(1));
+    store.handle(on(0, Event::ListComplete));
+    assert!(!store.is_complete(), "it may still come");
+    store.handle(on(1, Event::Failing("nodes: forbidden".into())));
+    assert!(store.is_complete());
+    store.handle(on(1, Event::ListComplete));
+    store.handle(on(1, Event::Recovered));
+    assert!(store.is_complete());
+
+    let mut store = Store::new(2).optional(Feed(1));
+    store.handle(on(1, Event::ListComplete));
+    store.handle(on(0, Event::Failing("services: forbidden".into())));
+    assert!(!store.is_complete(), "the other one is not optional");
+}
+
+#[test]
+fn nodes_and_addresses_touch_no_service_and_follow_their_lists() {
+    let mut store = store();
+    let node = |name: &str| crate::testing::node(name, "zone-1", &[]);
+    let list = [on(FILES, Event::ListStarted), apply(FILES, node("a")), apply(FILES, node("b"))];
+    assert!(touched(&mut store, list).is_empty());
+    assert!(store.take_nodes_dirty());
+    assert!(!store.take_nodes_dirty());
+    assert!(touched(&mut store, [apply(FILES, node("a"))]).is_empty());
+    assert!(!store.take_nodes_dirty(), "the same again");
+
+    let next = [on(FILES, Event::ListStarted), apply(FILES, node("a")), on(FILES, Event::ListComplete)];
+    assert!(touched(&mut store, next).is_empty());
+    assert!(store.take_nodes_dirty());
+    assert!(store.node("a").is_some() && store.node("b").is_none());
+
+    assert!(store.host().is_none());
+    store.handle(apply(FILES, Host::default()));
+    assert!(store.host().is_some() && store.take_nodes_dirty());
+    store.handle(delete(FILES, Host::default()));
+    assert!(store.host().is_none());
+}
