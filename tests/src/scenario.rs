@@ -54,7 +54,7 @@ pub fn run(path: &Path) -> Result<()> {
             path.display(),
             number + 1
         );
-        told += &format!("\n=== {command}\n{got}").trim_end();
+        told += format!("\n=== {command}\n{got}").trim_end();
         told += "\n";
     }
     ensure!(story.expectations > 0, "{} expects nothing", path.display());

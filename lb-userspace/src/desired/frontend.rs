@@ -61,6 +61,9 @@ pub struct Frontend {
     pub port: u16,
     /// Index of its endpoints in [`super::ServiceDesired::sets`].
     pub set: usize,
+    /// The same for clients inside the cluster (its pods and this node), where theirs is another one: the external policy
+    /// Local is not for them.
+    pub inside: Option<usize>,
     /// Protocol, the same as its set's.
     pub protocol: Protocol,
     /// How long a client stays with its backend, in seconds; `None` without session affinity.

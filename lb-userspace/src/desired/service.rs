@@ -158,8 +158,11 @@ impl Compiler<'_> {
             };
             let Some(number) = number else { continue };
             let set = self.set(port, protocol, Family::of(address), policy);
+            let is_apart = kind != FrontendKind::ClusterIP && policy == Policy::Local;
+            let inside = is_apart.then(|| self.set(port, protocol, Family::of(address), Policy::Cluster));
+            let withheld = None;
             let mut frontend =
-                Frontend { kind, address, port: number, set, protocol, affinity_seconds, withheld: None };
+                Frontend { kind, address, port: number, set, inside, protocol, affinity_seconds, withheld };
             if let Some(what) = feature_level::beyond(kind, protocol, affinity_seconds) {
                 let message = format!("{frontend}: this build does not serve {what} yet");
                 frontend.withheld = Some(Withheld { reason: Verdict::NotInThisBuild, message });

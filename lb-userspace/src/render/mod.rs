@@ -68,6 +68,10 @@ pub struct FrontendView {
     pub withheld: Option<String>,
     /// Who takes new connections; node-local ones first.
     pub backends: Vec<BackendView>,
+    /// Who takes the connections of this cluster's pods and of this node, where the external policy Local does not hold
+    /// for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inside_backends: Option<Vec<BackendView>>,
 }
 
 /// A health-check node port.
@@ -175,6 +179,7 @@ impl Document {
         for (frontend, set, withheld) in desired.frontends_of(key) {
             if withheld.as_ref().is_none_or(|withheld| withheld.reason != Verdict::AddressTaken) {
                 let mut view = FrontendView::new(key, frontend, set);
+                view.inside_backends = frontend.inside.map(|set| backends(&service.sets[set]));
                 view.withheld = withheld.as_ref().map(|withheld| withheld.reason.name().to_owned());
                 if frontend.kind == FrontendKind::LoadBalancer {
                     view.source_ranges = service.source_ranges.iter().map(ToString::to_string).collect();
@@ -229,9 +234,14 @@ impl FrontendView {
             topology: (set.selection.topology != Topology::Unhinted)
                 .then(|| set.selection.topology.to_string()),
             withheld: None,
-            backends: set.selection.usable.iter().map(BackendView::from).collect(),
+            backends: backends(set),
+            inside_backends: None,
         }
     }
+}
+
+fn backends(set: &EndpointSet) -> Vec<BackendView> {
+    set.selection.usable.iter().map(BackendView::from).collect()
 }
 
 impl From<&Backend> for BackendView {

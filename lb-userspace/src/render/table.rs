@@ -135,6 +135,10 @@ fn facts(frontend: &FrontendView) -> Vec<String> {
         (frontend.policy == Policy::Local).then(|| "policy Local".to_owned()),
         frontend.affinity_seconds.map(|seconds| format!("affinity {seconds} s")),
         (!ranges.is_empty()).then(|| format!("only from {}", ranges.join(" "))),
+        frontend
+            .inside_backends
+            .as_ref()
+            .map(|inside| format!("for clients of the cluster {}", inside.len())),
         frontend.topology.clone(),
         frontend.withheld.as_ref().map(|reason| format!("not in the datapath ({reason})")),
     ];

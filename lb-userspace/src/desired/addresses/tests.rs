@@ -100,6 +100,27 @@ fn b27_the_internal_policy_is_the_cluster_ip_s_and_the_external_one_all_others()
 }
 
 #[test]
+fn the_external_policy_local_is_not_for_clients_inside_the_cluster() {
+    let service = Service { external_policy: Policy::Local, ..everything() };
+    let desired = of(&service, &here_and_there(), &on_node(&[NODE_IP]));
+    let inside = |frontend: &crate::desired::Frontend| {
+        let set = &desired.sets[frontend.inside?];
+        Some((set.policy, set.selection.usable.len()))
+    };
+    let got: Vec<_> = desired.frontends.iter().map(|frontend| (frontend.kind, inside(frontend))).collect();
+    let cluster = Some((Policy::Cluster, 2));
+    let want = [
+        (FrontendKind::ClusterIP, None),
+        (FrontendKind::ExternalIP, cluster),
+        (FrontendKind::LoadBalancer, cluster),
+        (FrontendKind::NodePort, cluster),
+    ];
+    assert_eq!(got, want);
+    let open = of(&everything(), &here_and_there(), &on_node(&[NODE_IP]));
+    assert!(open.frontends.iter().all(|frontend| frontend.inside.is_none()));
+}
+
+#[test]
 fn b39_cluster_and_local_fall_back_to_terminating_endpoints_each_on_its_own() {
     let service = Service { external_policy: Policy::Local, ..everything() };
     let leaving_here =
