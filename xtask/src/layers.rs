@@ -33,14 +33,14 @@ const PROGRAMS: &str = "lb-ebpf/src";
 const RULES: &[Rule] = &[
     Rule {
         root: AGENT,
-        modules: &["model", "ids", "endpoints", "desired", "plan"],
+        modules: &["model", "ids", "endpoints", "desired", "render", "state", "plan"],
         except: &[],
         forbidden: &["tokio", "kube", "k8s_openapi", "aya", "aya_obj", "nix", "libc"],
         because: "the core runs without a cluster and without a kernel",
     },
     Rule {
         root: AGENT,
-        modules: &["model", "ids", "endpoints", "desired", "plan"],
+        modules: &["model", "ids", "endpoints", "desired", "render", "state", "plan"],
         except: &[],
         forbidden: &["crate::probe", "crate::datapath", "crate::admin", "crate::cli"],
         because: "the core knows neither where objects come from nor where operations go",
