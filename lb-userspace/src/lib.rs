@@ -41,6 +41,7 @@ pub mod cli;
 
 mod causes;
 pub mod clock;
+mod netlink;
 pub mod node;
 pub mod sys;
 pub mod table;

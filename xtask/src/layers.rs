@@ -35,14 +35,14 @@ const RULES: &[Rule] = &[
         root: AGENT,
         modules: &["model", "ids", "endpoints", "desired", "render", "state", "plan"],
         except: &[],
-        forbidden: &["tokio", "kube", "k8s_openapi", "aya", "aya_obj", "nix", "libc"],
+        forbidden: &["tokio", "kube", "k8s_openapi", "aya", "aya_obj", "nix", "libc", "rtnetlink"],
         because: "the core runs without a cluster and without a kernel",
     },
     Rule {
         root: AGENT,
         modules: &["model", "ids", "endpoints", "desired", "render", "state", "plan"],
         except: &[],
-        forbidden: &["crate::probe", "crate::datapath", "crate::admin", "crate::cli"],
+        forbidden: &["crate::probe", "crate::datapath", "crate::netlink", "crate::admin", "crate::cli"],
         because: "the core knows neither where objects come from nor where operations go",
     },
     Rule {

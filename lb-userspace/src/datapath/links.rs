@@ -2,19 +2,17 @@
 
 use std::io;
 
-use futures::{StreamExt, TryStreamExt, channel::mpsc::UnboundedReceiver};
+use futures::TryStreamExt;
 use rtnetlink::{
-    Handle, MulticastGroup,
-    packet_core::{NetlinkMessage, NetlinkPayload},
+    MulticastGroup,
     packet_route::{
         AddressFamily, RouteNetlinkMessage,
         link::{LinkAttribute, LinkInfo, LinkLayerType, LinkMessage},
     },
-    sys::SocketAddr,
 };
-use tokio::task::JoinSet;
 
 use super::interfaces::Link;
+use crate::netlink::{Heard, News, Questions, into_io};
 
 /// Something heard about links.
 #[derive(Debug)]
@@ -29,22 +27,18 @@ pub(super) enum LinkEvent {
 
 /// The links of one network namespace.
 pub(super) struct LinkWatch {
-    netlink: Handle,
-    messages: UnboundedReceiver<(NetlinkMessage<RouteNetlinkMessage>, SocketAddr)>,
+    questions: Questions,
+    news: News,
     /// The next answer is a whole list.
     list_due: bool,
-    /// The task behind `netlink` and `messages`; ends with this.
-    _connection: JoinSet<()>,
 }
 
 impl LinkWatch {
     /// Listens in the network namespace of this thread. Call within a tokio runtime.
     pub(super) fn open() -> io::Result<Self> {
-        let (connection, netlink, messages) = rtnetlink::new_multicast_connection(&[MulticastGroup::Link])?;
-        let mut task = JoinSet::new();
-        task.spawn(connection);
+        let news = News::open(&[MulticastGroup::Link])?;
         // The list is asked for after the subscription, so a change is in the list or heard of later, or both.
-        Ok(Self { netlink, messages, list_due: true, _connection: task })
+        Ok(Self { questions: Questions::open()?, news, list_due: true })
     }
 
     /// The next event; it is safe to drop the future and ask again.
@@ -54,23 +48,20 @@ impl LinkWatch {
     pub(super) async fn next(&mut self) -> io::Result<LinkEvent> {
         loop {
             if self.list_due {
-                let links: Vec<LinkMessage> =
-                    self.netlink.link().get().execute().try_collect().await.map_err(io::Error::other)?;
+                let request = self.questions.handle().link().get().execute();
+                let links: Vec<LinkMessage> = request.try_collect().await.map_err(into_io)?;
                 self.list_due = false;
                 return Ok(LinkEvent::Listed(links.iter().map(link).collect()));
             }
-            let closed = || io::Error::new(io::ErrorKind::UnexpectedEof, "the netlink socket was closed");
-            let (message, _) = self.messages.next().await.ok_or_else(closed)?;
-            match message.payload {
-                NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(message)) if is_whole(&message) => {
+            match self.news.next().await? {
+                Heard::Message(RouteNetlinkMessage::NewLink(message)) if is_whole(&message) => {
                     return Ok(LinkEvent::Seen(link(&message)));
                 }
-                NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelLink(message)) if is_whole(&message) => {
+                Heard::Message(RouteNetlinkMessage::DelLink(message)) if is_whole(&message) => {
                     return Ok(LinkEvent::Gone(message.header.index));
                 }
-                // The socket's buffer was full (ENOBUFS), and the kernel has dropped what did not fit.
-                NetlinkPayload::Overrun(_) => self.list_due = true,
-                _ => {}
+                Heard::Message(_) => {}
+                Heard::Lost => self.list_due = true,
             }
         }
     }

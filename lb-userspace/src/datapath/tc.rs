@@ -8,16 +8,15 @@ use std::{
 
 use futures::{Stream, StreamExt, TryStreamExt};
 use rtnetlink::{
-    Handle,
     packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload},
     packet_route::{
         RouteNetlinkMessage,
         tc::{TcAttribute, TcBpfFlags, TcFilterBpf, TcFilterBpfOption, TcHandle, TcMessage, TcOption},
     },
 };
-use tokio::task::JoinSet;
 
 use super::Hook;
+use crate::netlink::{Questions, into_io};
 
 /// The qdisc that holds filters of both hooks (Linux 4.5).
 pub(super) const CLSACT: &str = "clsact";
@@ -54,25 +53,20 @@ pub(super) struct Program {
 /// Traffic control in the network namespace in which this was opened.
 #[derive(Debug)]
 pub(super) struct Tc {
-    netlink: Handle,
-    /// The task behind `netlink`; ends with this.
-    _connection: JoinSet<()>,
+    netlink: Questions,
 }
 
 impl Tc {
     /// Opens a netlink socket in the network namespace of this thread. Call within a tokio runtime.
     pub(super) fn open() -> io::Result<Self> {
-        let (connection, netlink, _) = rtnetlink::new_connection()?;
-        let mut task = JoinSet::new();
-        task.spawn(connection);
-        Ok(Self { netlink, _connection: task })
+        Ok(Self { netlink: Questions::open()? })
     }
 
     /// The interfaces that have a qdisc of this kind.
     pub(super) async fn interfaces_with(&self, kind: &str) -> io::Result<BTreeSet<u32>> {
         let kind = TcAttribute::Kind(kind.to_owned());
         let all: Vec<TcMessage> =
-            self.netlink.qdisc().get().execute().try_collect().await.map_err(into_io)?;
+            self.netlink.handle().qdisc().get().execute().try_collect().await.map_err(into_io)?;
         let matching = all.into_iter().filter(|qdisc| qdisc.attributes.contains(&kind));
         Ok(matching.map(|qdisc| qdisc.header.index.cast_unsigned()).collect())
     }
@@ -91,7 +85,7 @@ impl Tc {
 
     /// The filters of a hook; none where the interface or its qdisc is missing.
     pub(super) async fn filters(&self, ifindex: u32, hook: Hook) -> io::Result<Vec<Filter>> {
-        let mut filters = self.netlink.traffic_filter(index(ifindex)?);
+        let mut filters = self.netlink.handle().traffic_filter(index(ifindex)?);
         let request = match hook {
             Hook::Ingress => filters.get().ingress(),
             Hook::Egress => filters.get().egress(),
@@ -128,7 +122,7 @@ impl Tc {
     async fn request(&self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
         let mut message = NetlinkMessage::from(message);
         message.header.flags = NLM_F_REQUEST | NLM_F_ACK | flags;
-        acknowledged(self.netlink.clone().request(message).map_err(into_io)?).await
+        acknowledged(self.netlink.handle().clone().request(message).map_err(into_io)?).await
     }
 }
 
@@ -192,11 +186,4 @@ fn parse(message: &TcMessage) -> Filter {
 
 fn index(ifindex: u32) -> io::Result<i32> {
     i32::try_from(ifindex).map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))
-}
-
-fn into_io(error: rtnetlink::Error) -> io::Error {
-    match error {
-        rtnetlink::Error::NetlinkError(message) => message.to_io(),
-        other => io::Error::other(other),
-    }
 }
