@@ -33,7 +33,7 @@ use crate::{
     object::OBJECT,
     reconcile::{self, Engine},
     source::{
-        Feed, SourceEvent,
+        Feed, SourceEvent, host,
         kube::{self, Cluster, ClusterOptions},
         manifest,
     },
@@ -128,7 +128,8 @@ async fn start(config: Config, stop: &CancellationToken) -> Result<Agent> {
     let listener = server::listen(&config.admin_socket)
         .with_context(|| format!("cannot listen on {}", config.admin_socket.display()))?;
     let (events, event_queue) = mpsc::channel(EVENTS);
-    let names = start_sources(config.sources, events, stop, &mut parts).await?;
+    let mut names = start_sources(config.sources, events.clone(), stop, &mut parts).await?;
+    start_host_source(&mut names, events, stop, &mut parts);
     let datapath = Datapath::open(OBJECT, &config.datapath)?;
     for other in datapath.other_schemas() {
         warn!("{} is of another version of readylb; `readylb cleanup` removes it", other.display());
@@ -209,6 +210,21 @@ async fn start_sources(
             Ok(SourceNames(names))
         }
     }
+}
+
+/// The last feed: the addresses of this machine, whatever the other sources are.
+fn start_host_source(
+    names: &mut SourceNames,
+    events: mpsc::Sender<SourceEvent>,
+    stop: &CancellationToken,
+    parts: &mut Parts,
+) {
+    let (feed, stop) = (Feed(names.0.len()), stop.clone());
+    parts.spawn(async move {
+        host::follow(feed, events, host::Timing::default(), stop).await;
+        Ok("source of this machine's addresses")
+    });
+    names.0.push("addresses of this machine".to_owned());
 }
 
 /// Tells the reconciler when no flow is left whose frontend has gone, so that the programs stop looking for such flows.

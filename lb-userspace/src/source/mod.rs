@@ -2,6 +2,7 @@
 
 mod convert;
 mod document;
+pub mod host;
 pub mod kube;
 pub mod manifest;
 

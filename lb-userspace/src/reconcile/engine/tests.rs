@@ -12,7 +12,7 @@ use crate::{
         Snapshot,
         fake::{FakeMaps, Sizes},
     },
-    model::{EndpointSlice, Protocol, Service},
+    model::{EndpointSlice, Host, Protocol, Service},
     source::Event,
     testing::{
         BACKEND_1, BACKEND_2, BACKEND_3, NODE, OTHER_VIP, VIP, apply, delete, key, on, service, slice, web,
@@ -42,8 +42,12 @@ impl Agent {
 
     /// On maps as they are, before the first lists.
     pub(super) fn on(maps: &FakeMaps) -> Self {
+        Self::with_feeds(maps, 2)
+    }
+
+    fn with_feeds(maps: &FakeMaps, feeds: usize) -> Self {
         let identity = Identity::of(NODE);
-        let config = Config { identity, feeds: 2, optional: Vec::new() };
+        let config = Config { identity, feeds, optional: Vec::new() };
         let engine = Engine::start(Box::new(maps.clone()), config).unwrap();
         Self { engine, maps: maps.clone(), now: Instant::now() }
     }
@@ -333,6 +337,34 @@ fn b32_a_restarted_agent_takes_nothing_away_before_both_lists_are_complete() {
     assert_eq!(agent.shown(), ["10.96.0.50:80/TCP -> 10.244.1.21:8080 10.244.2.22:8080"]);
     assert_eq!(maps.holds().backends, before.backends, "the same ids in the same block");
     assert_eq!(maps.holds().states, before.states);
+    assert_nothing_leaks(&agent);
+}
+
+#[test]
+fn while_the_addresses_of_the_machine_are_not_known_nothing_is_taken_away() {
+    const HOST: usize = 2;
+    let mut agent = Agent::new();
+    agent.say(apply(SERVICES, web()));
+    agent.say(apply(SERVICES, service("default/gone", &[OTHER_VIP]).port("http", 80)));
+    agent.say(apply(SLICES, web_slice(&[BACKEND_1, BACKEND_2])));
+    agent.settle();
+    let Agent { maps, .. } = agent;
+    maps.take_log();
+
+    let mut agent = Agent::with_feeds(&maps, 3);
+    agent.say(on(HOST, Event::Failing("the addresses of this machine cannot be read: denied".into())));
+    agent.say(apply(SERVICES, web()));
+    agent.say(apply(SLICES, web_slice(&[BACKEND_1])));
+    agent.complete();
+    agent.later(Duration::from_secs(3600));
+    assert_eq!(maps.take_log(), []);
+    assert!(!agent.engine.status().complete);
+
+    agent.say(on(HOST, Event::ListStarted));
+    agent.say(apply(HOST, Host::default()));
+    agent.say(on(HOST, Event::ListComplete));
+    agent.settle();
+    assert_eq!(agent.shown(), ["10.96.0.50:80/TCP -> 10.244.1.21:8080"]);
     assert_nothing_leaks(&agent);
 }
 
