@@ -1,6 +1,6 @@
 //! The ways in which a server fails.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use super::State;
 
@@ -36,23 +36,36 @@ pub enum Fault {
         /// Name of the user.
         user: &'static str,
     },
+    /// 404, as of a server that does not know the resource.
+    NotServed,
     /// 410 as the code of the answer.
     Gone,
     /// 410 as an event, in a watch that has been opened well.
     GoneEvent,
     /// 429 with a `Retry-After`.
     TooManyRequests {
-        /// In seconds.
-        retry_after_seconds: u64,
+        /// When to come back.
+        retry_after: RetryAfter,
     },
     /// 500.
     InternalError,
     /// Not answered until the faults end.
     Hold,
+    /// An answer that stops half way and does not end, as behind a balancer that has lost the server.
+    Stall,
     /// A watch that is open and says nothing, as behind a balancer that has lost the server. Not even its time runs out.
     Silent,
     /// A watch that is ended without an error after this time.
     CloseAfter(Duration),
+}
+
+/// The two forms of the header `Retry-After`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RetryAfter {
+    /// In so many seconds.
+    Seconds(u64),
+    /// At a time, in whole seconds.
+    At(SystemTime),
 }
 
 /// How often.

@@ -4,15 +4,19 @@ use std::sync::Arc;
 
 use axum::{
     Json,
+    body::{Body, Bytes},
+    http::header::CONTENT_TYPE,
     response::{IntoResponse, Response},
 };
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
-use serde::{Deserialize, Serialize};
+use futures::{StreamExt as _, stream};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::{
     resource::Resource,
     routes::Query,
+    selection::Selection,
     status::{expired, failure, status, too_large},
     store::Store,
 };
@@ -34,15 +38,14 @@ const EXPIRED_TOKEN: &str = "The provided continue parameter is too old to displ
     modified, or deleted between the time the first chunk was returned and now may show up in the list.";
 
 /// Answers a list.
-pub(super) fn list(store: &Store, resource: Resource, namespace: Option<&str>, query: &Query) -> Response {
+pub(super) fn list(store: &Store, resource: Resource, selection: &Selection, query: &Query) -> Response {
     let (version, after) = match position(store, query) {
         Ok(position) => position,
         Err(refusal) => return failure(refusal),
     };
-    let prefix = namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default();
     let objects = store.at(resource, version);
     let mut rest = objects
-        .filter_map(|(path, object)| Some((path.strip_prefix(&prefix)?, object)))
+        .filter_map(|(path, object)| Some((selection.within(path)?, object)))
         .filter(|(path, _)| after.as_deref().is_none_or(|after| *path > after));
     let page: Vec<_> = rest.by_ref().take(query.limit.unwrap_or(usize::MAX)).collect();
     let mut metadata = json!({"resourceVersion": version.to_string()});
@@ -52,12 +55,35 @@ pub(super) fn list(store: &Store, resource: Resource, namespace: Option<&str>, q
         metadata["continue"] = json!(token(snapshot, &format!("/{last}\0")));
         metadata["remainingItemCount"] = json!(remaining);
     }
-    let items: Vec<_> = page.into_iter().map(|(_, object)| without_type(object)).collect();
-    Json(json!({
-        "kind": format!("{}List", resource.kind()), "apiVersion": resource.api_version(), "metadata": metadata,
-        "items": items,
-    }))
-    .into_response()
+    let items = page.into_iter().map(|(_, object)| Item(object)).collect();
+    let kind = format!("{}List", resource.kind());
+    Json(List { kind, api_version: resource.api_version(), metadata, items }).into_response()
+}
+
+/// A list that stops half way: the connection stays, and says nothing more.
+pub(super) fn stalled() -> Response {
+    let part = Bytes::from_static(br#"{"kind":"List","metadata":{"resourceVersion":"1"},"items":[{"metad"#);
+    let body = stream::iter([Ok::<_, std::io::Error>(part)]).chain(stream::pending());
+    ([(CONTENT_TYPE, "application/json")], Body::from_stream(body)).into_response()
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct List<'a> {
+    kind: String,
+    api_version: &'static str,
+    metadata: Value,
+    items: Vec<Item<'a>>,
+}
+
+/// The items of a typed list do not say what they are. Written out without a copy: tests list whole clusters.
+struct Item<'a>(&'a Arc<Value>);
+
+impl Serialize for Item<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let fields = self.0.as_object().into_iter().flatten();
+        serializer.collect_map(fields.filter(|(name, _)| !["kind", "apiVersion"].contains(&name.as_str())))
+    }
 }
 
 /// The version to list, and the path after which to begin.
@@ -95,14 +121,4 @@ fn position(store: &Store, query: &Query) -> Result<(u64, Option<String>), Value
 fn token(rv: i64, start: &str) -> String {
     let token = Continue { v: "meta.k8s.io/v1".into(), rv, start: start.into() };
     BASE64_URL_SAFE_NO_PAD.encode(serde_json::to_vec(&token).expect("a token is JSON"))
-}
-
-/// The items of a typed list do not say what they are.
-fn without_type(object: &Arc<Value>) -> Value {
-    let mut object = Value::clone(object);
-    if let Some(fields) = object.as_object_mut() {
-        fields.remove("kind");
-        fields.remove("apiVersion");
-    }
-    object
 }

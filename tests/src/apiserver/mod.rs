@@ -14,6 +14,7 @@ mod fault;
 mod list;
 mod resource;
 mod routes;
+mod selection;
 mod status;
 mod store;
 mod watch;
@@ -32,7 +33,7 @@ use tokio::sync::{oneshot, watch as signal};
 
 use self::{fault::Rule, store::Store};
 pub use self::{
-    fault::{Cut, Fault, Times, Verb},
+    fault::{Cut, Fault, RetryAfter, Times, Verb},
     resource::Resource,
 };
 

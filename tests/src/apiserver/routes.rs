@@ -24,8 +24,9 @@ use tokio::net::TcpListener;
 use super::{
     Request, Shared,
     fault::{Fault, Verb},
-    list::list,
+    list::{list, stalled},
     resource::Resource,
+    selection::Selection,
     status::{self, expired, failure, forbidden, internal_error, not_found, not_served, too_many_requests},
     store, watch,
 };
@@ -185,11 +186,11 @@ async fn resource(
         }
         Some(Fault::Gone) => return failure(expired("too old resource version: 1 (2)")),
         Some(Fault::GoneEvent) => return watch::gone("too old resource version: 1 (2)"),
-        Some(Fault::TooManyRequests { retry_after_seconds }) => {
-            return too_many_requests(retry_after_seconds);
-        }
+        Some(Fault::NotServed) => return failure(not_served()),
+        Some(Fault::TooManyRequests { retry_after }) => return too_many_requests(retry_after),
         Some(Fault::InternalError) => return failure(internal_error()),
         Some(Fault::Silent) => return watch::silent(),
+        Some(Fault::Stall) => return stalled(),
         Some(Fault::Hold) => shared.healed().await,
         Some(Fault::CloseAfter(time)) => limit = Some(time),
         Some(Fault::None) | None => {}
@@ -197,11 +198,16 @@ async fn resource(
     let Some(resource) = Resource::named(target.api_version, target.plural) else {
         return failure(not_served());
     };
-    if query.label_selector.is_some() || query.field_selector.is_some() {
-        return failure(status::status(400, "BadRequest", "selectors are not served here"));
-    }
+    let selection = match Selection::parse(
+        target.namespace,
+        query.label_selector.as_deref(),
+        query.field_selector.as_deref(),
+    ) {
+        Ok(selection) => selection,
+        Err(refusal) => return failure(refusal),
+    };
     match (verb, target.name) {
-        (Verb::Watch, _) => watch::watch(&shared, resource, target.namespace, &query, socket, limit),
+        (Verb::Watch, _) => watch::watch(&shared, resource, selection, &query, socket, limit),
         (_, Some(name)) => {
             let path = store::path(target.namespace.unwrap_or_default(), name);
             match shared.lock().store.current(resource, &path) {
@@ -209,7 +215,7 @@ async fn resource(
                 None => failure(not_found(target.group(), target.plural, name)),
             }
         }
-        (_, None) => list(&shared.lock().store, resource, target.namespace, &query),
+        (_, None) => list(&shared.lock().store, resource, &selection, &query),
     }
 }
 

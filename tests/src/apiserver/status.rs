@@ -7,6 +7,8 @@ use axum::{
 };
 use serde_json::{Value, json};
 
+use super::fault::RetryAfter;
+
 /// A `Status` object.
 pub(super) fn status(code: u16, reason: &str, message: &str) -> Value {
     json!({
@@ -77,10 +79,13 @@ pub(super) fn too_large(version: u64, current: u64) -> Value {
 }
 
 /// 429 as the request limit of the server gives it: text, and a header.
-pub(super) fn too_many_requests(retry_after_seconds: u64) -> Response {
-    let seconds = HeaderValue::from(retry_after_seconds);
+pub(super) fn too_many_requests(retry_after: RetryAfter) -> Response {
+    let header = match retry_after {
+        RetryAfter::Seconds(seconds) => seconds.to_string(),
+        RetryAfter::At(time) => httpdate::fmt_http_date(time),
+    };
     let text = "Too many requests, please try again later.\n";
-    (StatusCode::TOO_MANY_REQUESTS, [(RETRY_AFTER, seconds)], text).into_response()
+    (StatusCode::TOO_MANY_REQUESTS, [(RETRY_AFTER, header)], text).into_response()
 }
 
 fn qualified(group: &str, plural: &str) -> String {

@@ -19,6 +19,7 @@ use super::{
     fault::Cut,
     resource::Resource,
     routes::Query,
+    selection::Selection,
     status::{expired, failure},
 };
 
@@ -31,8 +32,7 @@ struct Watch {
     changed: signal::Receiver<u64>,
     socket: Arc<OwnedFd>,
     resource: Resource,
-    /// The namespace with a slash, or nothing.
-    prefix: String,
+    selection: Selection,
     bookmarks: bool,
     /// Changes up to this version are known to the client.
     since: u64,
@@ -53,7 +53,7 @@ enum Step {
 pub(super) fn watch(
     shared: &Arc<Shared>,
     resource: Resource,
-    namespace: Option<&str>,
+    selection: Selection,
     query: &Query,
     socket: Arc<OwnedFd>,
     limit: Option<Duration>,
@@ -69,7 +69,7 @@ pub(super) fn watch(
         changed: shared.changed.subscribe(),
         socket,
         resource,
-        prefix: namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default(),
+        selection,
         bookmarks: query.allow_watch_bookmarks,
         since,
         seen: (state.store.after(since), state.bookmarks, state.cuts.len()),
@@ -119,7 +119,7 @@ impl Watch {
     fn begin(&mut self, state: &State, initial_events: bool) {
         if self.since == 0 || initial_events {
             for (path, object) in state.store.at(self.resource, state.store.version) {
-                if path.starts_with(&self.prefix) {
+                if self.selection.within(path).is_some() {
                     self.ready.push_back(Step::Line(line("ADDED", object)));
                 }
             }
@@ -165,7 +165,7 @@ impl Watch {
         let (log, bookmarks, cuts) = self.seen;
         self.seen = (state.store.log.len(), state.bookmarks, state.cuts.len());
         for change in &state.store.log[log..] {
-            let ours = change.resource == self.resource && change.path.starts_with(&self.prefix);
+            let ours = change.resource == self.resource && self.selection.within(&change.path).is_some();
             if ours && (change.version > self.since || change.replayed) {
                 self.ready.push_back(Step::Line(line(change.kind, &change.object)));
             }

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use lb_tests::apiserver::{ApiServer, Cut, Fault, Resource, Times, Verb};
+use lb_tests::apiserver::{ApiServer, Cut, Fault, Resource, RetryAfter, Times, Verb};
 use lb_userspace::source::kube::{Cluster, ClusterOptions, Timing};
 use serde_json::json;
 use tokio::time::timeout;
@@ -155,7 +155,12 @@ async fn b66_errors_of_the_server_are_outlasted_and_what_was_heard_stays() {
 #[tokio::test]
 async fn b66_a_server_that_says_when_to_come_back_is_obeyed() {
     let server = ApiServer::start();
-    server.fail("services", Verb::List, Fault::TooManyRequests { retry_after_seconds: 2 }, Times::Count(1));
+    server.fail(
+        "services",
+        Verb::List,
+        Fault::TooManyRequests { retry_after: RetryAfter::Seconds(2) },
+        Times::Count(1),
+    );
     let mut following = Following::of(&server, quick()).await;
     following.listed().await;
     following.until("well", |heard| heard.services.failing.is_none()).await;
