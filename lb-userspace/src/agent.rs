@@ -24,7 +24,7 @@ use tracing::{info, warn};
 use crate::{
     admin::{
         server,
-        status::{AgentView, Sources as SourceNames},
+        status::{AgentView, Source, Sources as RunningSources},
     },
     datapath::{self, Datapath, Keeper, Selection},
     desired::Identity,
@@ -33,8 +33,8 @@ use crate::{
     object::OBJECT,
     reconcile::{self, Engine},
     source::{
-        Feed, SourceEvent, host,
-        kube::{self, Cluster, ClusterOptions},
+        Contact, Feed, SourceEvent, host,
+        kube::{self, Cluster, ClusterOptions, EndpointsApi},
         manifest,
     },
 };
@@ -48,8 +48,8 @@ const REQUESTS: usize = 64;
 /// Where objects come from.
 #[derive(Clone, Debug)]
 pub enum Sources {
-    /// The Kubernetes API.
-    Cluster(ClusterOptions),
+    /// The Kubernetes API, and what of it says which endpoints there are.
+    Cluster(ClusterOptions, EndpointsApi),
     /// Files and folders.
     Manifests(Vec<PathBuf>),
 }
@@ -128,8 +128,9 @@ async fn start(config: Config, stop: &CancellationToken) -> Result<Agent> {
     let listener = server::listen(&config.admin_socket)
         .with_context(|| format!("cannot listen on {}", config.admin_socket.display()))?;
     let (events, event_queue) = mpsc::channel(EVENTS);
-    let mut names = start_sources(config.sources, events.clone(), stop, &mut parts).await?;
-    start_host_source(&mut names, events, stop, &mut parts);
+    let node = config.identity.node.to_string();
+    let mut sources = start_sources(config.sources, node, events.clone(), stop, &mut parts).await?;
+    start_host_source(&mut sources, events, stop, &mut parts);
     let datapath = Datapath::open(OBJECT, &config.datapath)?;
     for other in datapath.other_schemas() {
         warn!("{} is of another version of readylb; `readylb cleanup` removes it", other.display());
@@ -137,7 +138,11 @@ async fn start(config: Config, stop: &CancellationToken) -> Result<Agent> {
 
     let engine = Engine::start(
         Box::new(BpfMaps::open(datapath.folder())?),
-        reconcile::Config { identity: config.identity.clone(), feeds: names.0.len(), optional: Vec::new() },
+        reconcile::Config {
+            identity: config.identity.clone(),
+            feeds: sources.0.len(),
+            optional: sources.optional(),
+        },
     )?;
     let (status, status_now) = watch::channel(engine.status().clone());
     let (requests, request_queue) = mpsc::channel(REQUESTS);
@@ -165,7 +170,7 @@ async fn start(config: Config, stop: &CancellationToken) -> Result<Agent> {
     let view = AgentView {
         started,
         node: config.identity.node.to_string(),
-        sources: names,
+        sources,
         features: datapath.features().clone(),
         reconciler: status_now,
         attachments,
@@ -182,24 +187,38 @@ async fn start(config: Config, stop: &CancellationToken) -> Result<Agent> {
 
 async fn start_sources(
     sources: Sources,
+    node: String,
     events: mpsc::Sender<SourceEvent>,
     stop: &CancellationToken,
     parts: &mut Parts,
-) -> Result<SourceNames> {
+) -> Result<RunningSources> {
     match sources {
-        Sources::Cluster(options) => {
+        Sources::Cluster(options, endpoints_api) => {
             let cluster = Cluster::find(&options).await?;
-            let address = cluster.address();
+            let feeds = kube::Feeds {
+                services: Feed(0),
+                endpoints: Feed(1),
+                node: Feed(2),
+                node_name: node,
+                endpoints_api,
+            };
+            let contacts = kube::Contacts::new(&cluster, &feeds);
+            let kube::Contacts { services, endpoints, node } = contacts.clone();
             let stop = stop.clone();
             parts.spawn(async move {
-                let feeds = kube::Feeds { services: Feed(0), endpoint_slices: Feed(1) };
-                kube::follow(&cluster, feeds, events, kube::Timing::default(), stop).await?;
+                kube::follow(&cluster, &feeds, &contacts, events, kube::Timing::default(), stop).await?;
                 Ok("cluster source")
             });
-            Ok(SourceNames(vec![format!("Services of {address}"), format!("EndpointSlices of {address}")]))
+            // By number of the feed.
+            Ok(RunningSources(vec![
+                Source::required(services),
+                Source::required(endpoints),
+                Source::optional(node),
+            ]))
         }
         Sources::Manifests(paths) => {
-            let names = paths.iter().map(|path| path.display().to_string()).collect();
+            let named = |path: &PathBuf| Source::required(Contact::new(path.display().to_string()));
+            let sources = paths.iter().map(named).collect();
             for (number, path) in paths.into_iter().enumerate() {
                 let (events, stop) = (events.clone(), stop.clone());
                 parts.spawn(async move {
@@ -207,24 +226,24 @@ async fn start_sources(
                     Ok("manifest source")
                 });
             }
-            Ok(SourceNames(names))
+            Ok(RunningSources(sources))
         }
     }
 }
 
 /// The last feed: the addresses of this machine, whatever the other sources are.
 fn start_host_source(
-    names: &mut SourceNames,
+    sources: &mut RunningSources,
     events: mpsc::Sender<SourceEvent>,
     stop: &CancellationToken,
     parts: &mut Parts,
 ) {
-    let (feed, stop) = (Feed(names.0.len()), stop.clone());
+    let (feed, stop) = (Feed(sources.0.len()), stop.clone());
     parts.spawn(async move {
         host::follow(feed, events, host::Timing::default(), stop).await;
         Ok("source of this machine's addresses")
     });
-    names.0.push("addresses of this machine".to_owned());
+    sources.0.push(Source::required(Contact::new("addresses of this machine".to_owned())));
 }
 
 /// Tells the reconciler when no flow is left whose frontend has gone, so that the programs stop looking for such flows.

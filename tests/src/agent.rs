@@ -2,7 +2,9 @@
 
 use std::{
     fs::{self, File},
+    io::{Read as _, Write as _},
     net::IpAddr,
+    os::unix::net::UnixStream,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Output},
     time::{Duration, Instant},
@@ -132,6 +134,21 @@ impl Agent<'_> {
     /// Where it does not answer.
     pub fn document(&self) -> Result<Document> {
         self.node.ask("/v1/render")
+    }
+
+    /// Whether it is ready: the code of `GET /readyz`, and the text.
+    ///
+    /// # Errors
+    /// Where it does not answer.
+    pub fn readyz(&self) -> Result<(u16, String)> {
+        let mut stream = UnixStream::connect(self.node.socket())?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(b"GET /readyz HTTP/1.0\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        let (head, body) = answer.split_once("\r\n\r\n").context("an answer of HTTP")?;
+        let code = head.split(' ').nth(1).context("a status line")?.parse()?;
+        Ok((code, body.to_owned()))
     }
 
     /// Waits until everything that its sources say is in the maps, and the programs are where they belong.

@@ -57,7 +57,7 @@ fn b45_node_ports_follow_the_addresses_of_the_node() {
     let agents = AgentNode::new(&node, BINARY, &arguments).unwrap();
     let mut agent = agents.start().unwrap();
     let status = agent.settle().unwrap();
-    assert_eq!(status.sources.last().map(String::as_str), Some("addresses of this machine"));
+    assert_eq!(status.sources.last().map(|source| source.name.as_str()), Some("addresses of this machine"));
     let first: IpAddr = "192.168.50.11".parse().unwrap();
     assert_eq!(node_port_addresses(&agent.document().unwrap()), [first]);
 

@@ -2,8 +2,10 @@
 //!
 //! HTTP/1.1 with JSON bodies: `GET /v1/status` ([`status::AgentStatus`]), `GET /v1/render` (the desired state, as
 //! `readylb render -o json` prints it) and `GET /v1/endpoints` (every endpoint, as `readylb get endpoints -o json` does).
+//! `GET /readyz` answers in text, 200 or 503 ([`readiness::Readiness`]).
 
 pub mod client;
+pub mod readiness;
 pub mod server;
 pub mod status;
 

@@ -14,7 +14,10 @@ use axum::{Json, Router, extract::State, http::StatusCode, routing::get};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use tokio::net::UnixListener;
 
-use super::status::{AgentStatus, AgentView};
+use super::{
+    readiness::Readiness,
+    status::{AgentStatus, AgentView},
+};
 use crate::{
     reconcile::Request,
     render::{Document, EndpointView},
@@ -61,6 +64,7 @@ pub async fn serve(listener: UnixListener, view: AgentView) -> io::Result<()> {
         .route("/v1/status", get(status))
         .route("/v1/render", get(render))
         .route("/v1/endpoints", get(endpoints))
+        .route("/readyz", get(readyz))
         .with_state(view);
     axum::serve(listener, router).await
 }
@@ -81,6 +85,12 @@ async fn endpoints(State(view): State<AgentView>) -> Answer<Vec<EndpointView>> {
 
 fn answer<T>(answer: Option<T>) -> Answer<T> {
     answer.map(Json).ok_or((StatusCode::SERVICE_UNAVAILABLE, "the agent is stopping"))
+}
+
+async fn readyz(State(view): State<AgentView>) -> (StatusCode, String) {
+    let readiness = Readiness::of(view.status().feeds());
+    let code = if readiness.is_ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (code, readiness.to_string())
 }
 
 #[cfg(test)]

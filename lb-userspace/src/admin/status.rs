@@ -9,7 +9,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::{
     datapath::{Attachments, Features},
     flow_gc::Pass,
-    reconcile::{Request, Status},
+    reconcile::{FeedStatus, Request, Status},
+    source::{Contact, Feed},
 };
 
 /// `GET /v1/status`.
@@ -25,8 +26,8 @@ pub struct AgentStatus {
     pub pid: u32,
     /// Time since the start, in seconds.
     pub uptime_seconds: u64,
-    /// Names of the sources, in the order of [`Status::feeds`].
-    pub sources: Vec<String>,
+    /// The sources, in the order of [`Status::feeds`].
+    pub sources: Vec<SourceStatus>,
     /// How far the maps are from what the sources say.
     pub reconciler: Status,
     /// Where the programs are.
@@ -37,9 +38,65 @@ pub struct AgentStatus {
     pub flows: Pass,
 }
 
-/// Names of the sources, by number of the feed.
+/// One source, beside what the reconciler knows of its feed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceStatus {
+    /// Where its objects come from.
+    pub name: String,
+    /// The agent is not ready without it.
+    pub required: bool,
+    /// How long ago something was last heard from it, an object, a bookmark or a page of a list, in seconds. Null: never,
+    /// or it is not noted, as of files and of this machine.
+    pub heard_seconds_ago: Option<u64>,
+}
+
+impl AgentStatus {
+    /// The sources, each with what the reconciler knows of its feed.
+    pub fn feeds(&self) -> impl Iterator<Item = (&SourceStatus, &FeedStatus)> {
+        self.sources.iter().zip(&self.reconciler.feeds)
+    }
+}
+
+/// A source of a running agent.
 #[derive(Clone, Debug)]
-pub struct Sources(pub Vec<String>);
+pub struct Source {
+    /// What it lets others see.
+    pub contact: Contact,
+    /// The agent is not ready without it.
+    pub required: bool,
+}
+
+impl Source {
+    /// One that the agent needs.
+    pub const fn required(contact: Contact) -> Self {
+        Self { contact, required: true }
+    }
+
+    /// One that the agent can do without.
+    pub const fn optional(contact: Contact) -> Self {
+        Self { contact, required: false }
+    }
+
+    fn status(&self) -> SourceStatus {
+        SourceStatus {
+            name: self.contact.name(),
+            required: self.required,
+            heard_seconds_ago: self.contact.silence().map(|silence| silence.as_secs()),
+        }
+    }
+}
+
+/// The sources, by number of the feed.
+#[derive(Clone, Debug)]
+pub struct Sources(pub Vec<Source>);
+
+impl Sources {
+    /// The feeds that the agent can do without.
+    pub fn optional(&self) -> Vec<Feed> {
+        let numbered = self.0.iter().enumerate();
+        numbered.filter(|(_, source)| !source.required).map(|(number, _)| Feed(number)).collect()
+    }
+}
 
 /// Where an agent's answers come from.
 #[derive(Clone, Debug)]
@@ -48,7 +105,7 @@ pub struct AgentView {
     pub started: Instant,
     /// Name of the node.
     pub node: String,
-    /// Names of the sources.
+    /// Where the objects come from.
     pub sources: Sources,
     /// What depends on the kernel.
     pub features: Features,
@@ -71,7 +128,7 @@ impl AgentView {
             node: self.node.clone(),
             pid: std::process::id(),
             uptime_seconds: self.started.elapsed().as_secs(),
-            sources: self.sources.0.clone(),
+            sources: self.sources.0.iter().map(Source::status).collect(),
             reconciler: self.reconciler.borrow().clone(),
             attachments: self.attachments.borrow().clone(),
             features: self.features.clone(),

@@ -13,7 +13,7 @@ use super::{Failure, IdentityArgs, Location};
 use crate::{
     agent::{self, Sources},
     datapath::{self, Selection, TcAttach},
-    source::kube::ClusterOptions,
+    source::kube::{ClusterOptions, EndpointsApi},
 };
 
 /// Run the agent: watch Services and endpoints, and program the datapath.
@@ -21,7 +21,7 @@ use crate::{
 #[command(after_help = "Example:\n  readylb run --manifests /etc/readylb --interface 'veth*'")]
 pub(super) struct RunArgs {
     /// Read objects from this file or folder and watch it, instead of a cluster (repeatable)
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["kubeconfig", "master"])]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["kubeconfig", "master", "endpoints_api"])]
     manifests: Vec<PathBuf>,
     /// Reach the cluster as this file says; default: in-cluster, else the usual kubeconfig
     #[arg(long, value_name = "PATH")]
@@ -29,6 +29,9 @@ pub(super) struct RunArgs {
     /// Address of the API server, in place of the one that the configuration names
     #[arg(long, value_name = "URL")]
     master: Option<String>,
+    /// What of the cluster says which endpoints there are
+    #[arg(long, value_enum, default_value_t)]
+    endpoints_api: EndpointsApi,
     #[command(flatten)]
     identity: IdentityArgs,
     /// Serve on interfaces with such names (repeatable; default: veths, tunnels and uplinks)
@@ -81,7 +84,8 @@ pub(super) fn run(args: RunArgs) -> Result<(), Failure> {
         return Err(Failure::BadInput(anyhow!("--manifests -: standard input cannot be watched")));
     }
     let sources = if args.manifests.is_empty() {
-        Sources::Cluster(ClusterOptions { kubeconfig: args.kubeconfig, master: args.master })
+        let options = ClusterOptions { kubeconfig: args.kubeconfig, master: args.master };
+        Sources::Cluster(options, args.endpoints_api)
     } else {
         Sources::Manifests(args.manifests)
     };

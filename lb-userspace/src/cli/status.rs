@@ -2,21 +2,26 @@
 
 use std::{collections::BTreeMap, path::Path};
 
+use anyhow::anyhow;
 use clap::Args;
 use lb_common::{Verdict, maps};
 use serde::Serialize;
 
 use super::{Failure, Location, Output, block_on, json, print};
 use crate::{
-    admin::{client, status::AgentStatus},
+    admin::{client, readiness::Readiness, status::AgentStatus},
     datapath::schema_folder,
     maps::{MapError, PinnedMaps},
-    table::columns,
+    table::{columns, or_dash},
 };
 
 /// Show the running agent, and what the maps really hold
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  readylb status -o json")]
+#[command(
+    after_help = "Exit code: 0 where the agent is ready; 1 where none answers, where a source that it needs fails \
+                        or has not completed its first list, or where the maps cannot be read. What is printed is the \
+                        same either way.\n\nExample:\n  readylb status -o json"
+)]
 pub(super) struct StatusArgs {
     #[command(flatten)]
     location: Location,
@@ -60,7 +65,10 @@ pub(super) fn run(args: StatusArgs) -> Result<(), Failure> {
         }
     })?;
     pinned?;
-    answer?;
+    let readiness = Readiness::of(answer?.feeds());
+    if !readiness.is_ready() {
+        return Err(anyhow!("the agent is not ready: {}", readiness.missing.join("; ")).into());
+    }
     Ok(())
 }
 
@@ -84,11 +92,14 @@ fn maps_report(folder: &Path) -> Result<Option<MapsReport>, MapError> {
 fn agent_text(agent: &AgentStatus) -> String {
     let AgentStatus { version, node, pid, uptime_seconds, reconciler, .. } = agent;
     let mut text = format!("readylb {version} on node {node}, pid {pid}, up {uptime_seconds} s\n\n");
-    let sources = agent.sources.iter().zip(&reconciler.feeds).map(|(name, feed)| {
+    let sources = agent.feeds().map(|(source, feed)| {
+        let name = if source.required { source.name.clone() } else { format!("{} (optional)", source.name) };
         let listed = if feed.synced { "complete" } else { "first list not complete" };
-        [name.clone(), listed.to_owned(), feed.failing.clone().unwrap_or_default()]
+        let heard = source.heard_seconds_ago.map(|seconds| format!("{seconds} s ago")).unwrap_or_default();
+        let error = feed.failing.clone().unwrap_or_default();
+        [name, listed.to_owned(), or_dash(&heard), error]
     });
-    text += &columns(["SOURCE", "STATE", "ERROR"], sources);
+    text += &columns(["SOURCE", "STATE", "HEARD", "ERROR"], sources);
     text += "\n";
     let interfaces = agent.attachments.interfaces.iter().map(|interface| {
         let hooks: Vec<_> = interface.hooks.iter().map(|hook| hook.name()).collect();

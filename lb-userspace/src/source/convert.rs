@@ -55,6 +55,11 @@ pub(super) trait FromApi: Metadata<Ty = ObjectMeta> + Sized {
     fn reference(&self) -> ObjectRef {
         ObjectRef { kind: Self::MODEL_KIND, key: key::<Self>(self.metadata()) }
     }
+
+    /// What identifies one of the objects that the object of this key is in the model, counted from zero.
+    fn part(key: &ObjectKey, index: usize) -> ObjectRef {
+        ObjectRef { kind: Self::MODEL_KIND, key: part(key, index) }
+    }
 }
 
 impl FromApi for core::Service {
@@ -280,9 +285,20 @@ fn hints(api: discovery::EndpointHints) -> Hints {
     }
 }
 
+/// The first part of an object is named as the object; those after it get a number behind a slash, which no name in the
+/// API contains.
+fn part(whole: &ObjectKey, index: usize) -> ObjectKey {
+    match index {
+        0 => whole.clone(),
+        more => ObjectKey {
+            namespace: whole.namespace.clone(),
+            name: format!("{}/{}", whole.name, more + 1).into(),
+        },
+    }
+}
+
 /// The slices that mirror an Endpoints object: one a subset, since ports differ between subsets, and one an address
-/// family. The first one is named as the object; those after it get a number behind a slash, which no name in the API
-/// contains.
+/// family.
 fn endpoints(api: core::Endpoints) -> Vec<EndpointSlice> {
     let mut warnings = Warnings::default();
     let key = key::<core::Endpoints>(&api.metadata);
@@ -300,13 +316,9 @@ fn endpoints(api: core::Endpoints) -> Vec<EndpointSlice> {
         for (address_type, endpoints) in
             families(subset.addresses, subset.not_ready_addresses, &key.namespace)
         {
-            let name = match slices.len() {
-                0 => key.name.clone(),
-                more => format!("{}/{}", key.name, more + 1).into(),
-            };
             slices.push(EndpointSlice {
                 kind: Kind::Endpoints,
-                key: ObjectKey { namespace: key.namespace.clone(), name },
+                key: part(&key, slices.len()),
                 service: Some((*key.name).into()),
                 address_type,
                 ports: ports.clone(),

@@ -1,5 +1,6 @@
 //! Where objects come from. Every source speaks in the same events.
 
+mod contact;
 mod convert;
 mod document;
 pub mod host;
@@ -8,6 +9,7 @@ pub mod manifest;
 
 use std::fmt;
 
+pub use self::contact::Contact;
 use crate::model::{Object, ObjectRef, Warning};
 
 /// One stream of lists and changes: one kind of object of the cluster, or one `--manifests` path. Feeds are numbered by

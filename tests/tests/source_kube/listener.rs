@@ -7,7 +7,7 @@ use lb_userspace::{
     model::{Object, ObjectRef},
     source::{
         Event, Feed, SourceEvent,
-        kube::{Cluster, ClusterOptions, Feeds, Timing, follow},
+        kube::{Cluster, ClusterOptions, Contacts, EndpointsApi, Feeds, Timing, follow},
     },
 };
 use serde_json::{Value, json};
@@ -21,6 +21,9 @@ use tokio_util::sync::CancellationToken;
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 pub(crate) const SERVICES: Feed = Feed(0);
 pub(crate) const SLICES: Feed = Feed(1);
+pub(crate) const NODE: Feed = Feed(2);
+/// The name of this node.
+pub(crate) const NODE_NAME: &str = "node-a";
 
 /// What one feed has said.
 #[derive(Debug, Default)]
@@ -89,8 +92,11 @@ pub(crate) struct Following {
     pub(crate) events: Receiver<SourceEvent>,
     pub(crate) stop: CancellationToken,
     pub(crate) task: JoinHandle<()>,
+    pub(crate) contacts: Contacts,
     pub(crate) services: Heard,
+    /// Or Endpoints.
     pub(crate) slices: Heard,
+    pub(crate) node: Heard,
 }
 
 /// Pauses of a test: as the real ones, a hundred times shorter.
@@ -98,7 +104,15 @@ pub(crate) fn quick() -> Timing {
     let real = Timing::default();
     let backoff =
         real.backoff.with_min_delay(Duration::from_millis(10)).with_max_delay(Duration::from_millis(300));
-    Timing { backoff, shortest_watch: Duration::ZERO, ..real }
+    let slices_check = Duration::from_millis(50);
+    Timing {
+        backoff,
+        node_backoff: backoff,
+        list_backoff: backoff,
+        shortest_watch: Duration::ZERO,
+        slices_check,
+        ..real
+    }
 }
 
 pub(crate) async fn cluster(master: &str) -> Cluster {
@@ -112,14 +126,27 @@ impl Following {
     }
 
     pub(crate) fn at(cluster: Cluster, timing: Timing) -> Self {
+        Self::reading(EndpointsApi::Slices, cluster, timing)
+    }
+
+    pub(crate) fn reading(endpoints_api: EndpointsApi, cluster: Cluster, timing: Timing) -> Self {
         let (sender, events) = mpsc::channel(16);
         let stop = CancellationToken::new();
         let stopped = stop.clone();
-        let feeds = Feeds { services: SERVICES, endpoint_slices: SLICES };
+        let feeds = Feeds {
+            services: SERVICES,
+            endpoints: SLICES,
+            node: NODE,
+            node_name: NODE_NAME.into(),
+            endpoints_api,
+        };
+        let contacts = Contacts::new(&cluster, &feeds);
+        let of_source = contacts.clone();
         let task = tokio::spawn(async move {
-            follow(&cluster, feeds, sender, timing, stopped).await.expect("a client");
+            follow(&cluster, &feeds, &of_source, sender, timing, stopped).await.expect("a client");
         });
-        Self { events, stop, task, services: Heard::default(), slices: Heard::default() }
+        let [services, slices, node] = Default::default();
+        Self { events, stop, task, contacts, services, slices, node }
     }
 
     /// Listens until the condition holds.
@@ -127,12 +154,15 @@ impl Following {
         let waited = timeout(DEADLINE, async {
             while !condition(self) {
                 let SourceEvent { feed, event } = self.events.recv().await.expect("the source goes on");
-                let heard = if feed == SERVICES { &mut self.services } else { &mut self.slices };
-                heard.believe(event);
+                match feed {
+                    SERVICES => self.services.believe(event),
+                    SLICES => self.slices.believe(event),
+                    _ => self.node.believe(event),
+                }
             }
         });
         if waited.await.is_err() {
-            panic!("not {what}\nservices {:#?}\nslices {:#?}", self.services, self.slices);
+            panic!("not {what}\n{:#?}\n{:#?}\n{:#?}", self.services, self.slices, self.node);
         }
     }
 

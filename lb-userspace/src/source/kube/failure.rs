@@ -36,9 +36,23 @@ impl Failure {
             // for ever.
             Self::Watcher(WatchError(status)) if status.code == 410 => Remedy::List,
             Self::Watcher(WatchStartFailed(kube::Error::Api(status))) if status.code == 410 => Remedy::List,
+            // Whether the server has the resource at all is for a list to say.
+            Self::Watcher(WatchStartFailed(kube::Error::Api(status))) if status.code == 404 => {
+                Remedy::Restart
+            }
             Self::Watcher(_) => Remedy::Retry,
             Self::NoAnswer(_) | Self::Ended => Remedy::Restart,
         }
+    }
+
+    /// Whether the server itself says that it does not have the resource. A page of a proxy in between says nothing.
+    pub(super) fn says_not_served(&self) -> bool {
+        use watcher::Error::InitialListFailed;
+        matches!(
+            self,
+            Self::Watcher(InitialListFailed(kube::Error::Api(status)))
+                if status.code == 404 && status.reason == "NotFound"
+        )
     }
 
     /// Names the resource, the server and the cause.
@@ -86,5 +100,30 @@ fn told(status: &Status) -> String {
     match &message[..end] {
         "" => format!("the server answers with {}", status.code),
         message => format!("{message} ({})", status.code),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_server_itself_can_say_that_it_does_not_have_a_resource() {
+        type Of = fn(kube::Error) -> watcher::Error;
+        let list: Of = watcher::Error::InitialListFailed;
+        let watch: Of = watcher::Error::WatchStartFailed;
+        for (of, code, reason, not_served, remedy) in [
+            (list, 404, "NotFound", true, Remedy::Retry),
+            // As the client makes of an answer that is no Status.
+            (list, 404, "Failed to parse error data", false, Remedy::Retry),
+            (list, 403, "Forbidden", false, Remedy::Retry),
+            // A list has to say it.
+            (watch, 404, "NotFound", false, Remedy::Restart),
+            (watch, 410, "Expired", false, Remedy::List),
+        ] {
+            let status = Status::failure("the message", reason).with_code(code);
+            let failure = Failure::Watcher(of(kube::Error::Api(status.boxed())));
+            assert_eq!((failure.says_not_served(), failure.remedy()), (not_served, remedy), "{failure:?}");
+        }
     }
 }

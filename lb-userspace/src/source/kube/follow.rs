@@ -1,7 +1,8 @@
 //! One resource for as long as the agent runs.
 
-use std::{convert::Infallible, fmt::Debug, pin::pin, time::Duration};
+use std::{fmt::Debug, pin::pin, time::Duration};
 
+use backon::ExponentialBuilder;
 use futures::StreamExt;
 use kube::{
     Api, Resource,
@@ -12,7 +13,7 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 use tokio::{
-    sync::mpsc::{Sender, error::SendError},
+    sync::mpsc::error::SendError,
     time::{sleep, timeout},
 };
 
@@ -20,31 +21,52 @@ use super::{
     Timing,
     client::Answers,
     failure::{Failure, Remedy},
+    speaker::Speaker,
 };
-use crate::source::{Event, Feed, SourceEvent, convert::FromApi};
+use crate::source::{SourceEvent, convert::FromApi};
 
 /// Objects in one page of a list.
 const PAGE_SIZE: u32 = 500;
 
-/// Says what there is of one resource, and every change.
+/// How a resource is followed.
+#[derive(Clone, Debug)]
+pub(super) struct Manner<'a> {
+    /// Of the server, as errors name it.
+    pub(super) address: &'a str,
+    pub(super) timing: &'a Timing,
+    /// The pauses after failures.
+    pub(super) backoff: ExponentialBuilder,
+    /// The field selector; none for all objects.
+    pub(super) fields: Option<String>,
+    /// Whether there is something to read in its place where the server does not have the resource at all.
+    pub(super) ends_if_not_served: bool,
+}
+
+/// The server does not have the resource.
+#[derive(Debug)]
+pub(super) struct NotServed;
+
+/// Says what there is of one resource, and every change. Ends where the server does not have it, if that was asked for.
 ///
 /// # Errors
-/// Where nobody listens any more; nothing else ends it.
+/// Where nobody listens any more.
 pub(super) async fn follow<K>(
     api: Api<K>,
     mut answers: Answers,
-    timing: &Timing,
-    address: &str,
-    mut speaker: Speaker<'_>,
-) -> Result<Infallible, SendError<SourceEvent>>
+    manner: &Manner<'_>,
+    speaker: &mut Speaker<'_>,
+) -> Result<NotServed, SendError<SourceEvent>>
 where
     K: FromApi + Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    let backoff = ExponentialBackoff::from(timing.backoff);
-    let mut backoff = ResetTimerBackoff::new(backoff, timing.backoff_reset);
+    let timing = manner.timing;
+    let pauses = |backoff| ResetTimerBackoff::new(ExponentialBackoff::from(backoff), timing.backoff_reset);
+    let mut after_failure = pauses(manner.backoff);
+    let mut before_list = pauses(timing.list_backoff);
+    let mut config = watcher::Config::default().page_size(PAGE_SIZE).timeout(timing.watch_seconds);
+    config.field_selector.clone_from(&manner.fields);
     loop {
-        let config = watcher::Config::default().page_size(PAGE_SIZE).timeout(timing.watch_seconds);
-        let mut stream = pin!(watcher(api.clone(), config));
+        let mut stream = pin!(watcher(api.clone(), config.clone()));
         let mut listing = true;
         let mut failed_at = answers.count();
         loop {
@@ -73,10 +95,14 @@ where
                 Ok(None) => Failure::Ended,
                 Err(_) => Failure::NoAnswer(limit),
             };
+            if manner.ends_if_not_served && failure.says_not_served() {
+                return Ok(NotServed);
+            }
             let remedy = failure.remedy();
+            let backoff = if remedy == Remedy::List { &mut before_list } else { &mut after_failure };
             if remedy != Remedy::List {
                 failed_at = answers.count();
-                speaker.failing(failure.sentence(K::URL_PATH_SEGMENT, address)).await?;
+                speaker.failing(failure.sentence(K::URL_PATH_SEGMENT, manner.address)).await?;
             }
             // Pauses that have come to their end start over after this.
             let pause = backoff.next().unwrap_or(timing.backoff_reset);
@@ -86,93 +112,4 @@ where
             }
         }
     }
-}
-
-/// Turns what the watcher says into the events of one feed.
-pub(super) struct Speaker<'a> {
-    feed: Feed,
-    events: &'a Sender<SourceEvent>,
-    failing: Option<String>,
-    /// The newest version of any object in this list and after it. Versions of one resource are numbers that rise
-    /// (Kubernetes API concepts, resource versions).
-    newest: u64,
-}
-
-impl<'a> Speaker<'a> {
-    /// For a feed of which nothing was said yet.
-    pub(super) fn new(feed: Feed, events: &'a Sender<SourceEvent>) -> Self {
-        Self { feed, events, failing: None, newest: 0 }
-    }
-
-    fn is_failing(&self) -> bool {
-        self.failing.is_some()
-    }
-
-    async fn pass_on<K: FromApi>(&mut self, event: watcher::Event<K>) -> Result<(), SendError<SourceEvent>> {
-        match event {
-            watcher::Event::Init => {
-                self.newest = 0;
-                self.say(Event::ListStarted).await
-            }
-            watcher::Event::InitApply(object) => {
-                self.newest = self.newest.max(version(&object));
-                self.apply(object).await
-            }
-            watcher::Event::InitDone => {
-                self.say(Event::ListComplete).await?;
-                self.recovered().await
-            }
-            watcher::Event::Apply(object) if self.is_news(&object) => {
-                self.recovered().await?;
-                self.apply(object).await
-            }
-            watcher::Event::Apply(_) => Ok(()),
-            // Whatever its version: not every server raises it for a deletion, and a dead endpoint must not stay.
-            watcher::Event::Delete(object) => {
-                self.recovered().await?;
-                self.say(Event::Delete(object.reference())).await
-            }
-        }
-    }
-
-    /// Whether the event is not one from before the list. The watcher goes on from the version of the last event, so an
-    /// old one that is replayed brings back those after it.
-    fn is_news<K: FromApi>(&mut self, object: &K) -> bool {
-        let version = version(object);
-        let news = version >= self.newest;
-        self.newest = self.newest.max(version);
-        news
-    }
-
-    async fn apply<K: FromApi>(&self, object: K) -> Result<(), SendError<SourceEvent>> {
-        for object in object.into_model() {
-            self.say(Event::Apply(object)).await?;
-        }
-        Ok(())
-    }
-
-    async fn failing(&mut self, sentence: String) -> Result<(), SendError<SourceEvent>> {
-        if self.failing.as_ref() == Some(&sentence) {
-            return Ok(());
-        }
-        self.failing = Some(sentence.clone());
-        self.say(Event::Failing(sentence)).await
-    }
-
-    async fn recovered(&mut self) -> Result<(), SendError<SourceEvent>> {
-        if self.failing.take().is_none() {
-            return Ok(());
-        }
-        self.say(Event::Recovered).await
-    }
-
-    async fn say(&self, event: Event) -> Result<(), SendError<SourceEvent>> {
-        self.events.send(SourceEvent { feed: self.feed, event }).await
-    }
-}
-
-/// `metadata.resourceVersion`; as new as can be where it is no number.
-fn version<K: FromApi>(object: &K) -> u64 {
-    let version = object.metadata().resource_version.as_deref();
-    version.and_then(|text| text.parse().ok()).unwrap_or(u64::MAX)
 }
