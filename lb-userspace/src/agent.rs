@@ -39,8 +39,9 @@ use crate::{
     },
 };
 
-/// Events on their way to the reconciler. Sources wait when there are more.
-const EVENTS: usize = 8192;
+/// Events on their way to the reconciler. Sources wait when there are more: each may hold a slice, and the objects are not
+/// to be in memory twice.
+const EVENTS: usize = 256;
 
 /// Requests on their way to the reconciler.
 const REQUESTS: usize = 64;

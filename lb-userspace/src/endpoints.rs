@@ -12,7 +12,7 @@ use lb_common::Verdict;
 
 use self::candidate::{Candidate, without_duplicates};
 pub use self::topology::{Hinted, Topology};
-use crate::model::{Endpoint, EndpointSlice, Family, Policy, Protocol, ServicePort};
+use crate::model::{Endpoint, EndpointSlice, Family, Policy, Protocol, ServicePort, TrafficDistribution};
 
 /// Which endpoints are asked for, and from where.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +25,8 @@ pub struct Query<'a> {
     pub family: Family,
     /// The traffic policy.
     pub policy: Policy,
+    /// What the Service asks of whoever writes hints. It explains, and decides nothing.
+    pub wish: Option<TrafficDistribution>,
     /// Name of the node that the traffic starts from, or comes in at.
     pub node: &'a str,
     /// Its zone, if it is known.
@@ -73,7 +75,7 @@ pub struct Excluded {
     /// Why.
     pub reason: Verdict,
     /// The same in one sentence about this endpoint.
-    pub message: String,
+    pub message: Arc<str>,
 }
 
 /// One endpoint as a slice has it, and what became of it.
@@ -106,7 +108,7 @@ pub struct Reason {
     /// From the table of reasons.
     pub verdict: Verdict,
     /// The same in one sentence about this endpoint.
-    pub message: String,
+    pub message: Arc<str>,
 }
 
 /// Chooses among the endpoints in a Service's slices. The result does not depend on the order of slices or endpoints.
@@ -146,12 +148,12 @@ pub fn judge<'a>(query: &Query<'_>, slices: &[&'a EndpointSlice]) -> (Vec<Judged
         });
         let mut matching = matching.peekable();
         if matching.peek().is_none() {
-            leave_out(&mut judged, slice, Verdict::PortNotInSlice, &mismatch(query, slice));
+            leave_out(&mut judged, slice, Verdict::PortNotInSlice, mismatch(query, slice));
         }
         for port in matching {
             let Some(number) = port.port else {
                 let message = format!("port {:?} of {} has no number", port.name, slice.reference());
-                leave_out(&mut judged, slice, Verdict::PortWithoutNumber, &message);
+                leave_out(&mut judged, slice, Verdict::PortWithoutNumber, message);
                 continue;
             };
             for endpoint in &slice.endpoints {
@@ -180,26 +182,34 @@ impl Selection {
     }
 }
 
-/// Leaves out a slice whole.
-fn leave_out<'a>(judged: &mut Vec<Judged<'a>>, slice: &'a EndpointSlice, verdict: Verdict, message: &str) {
+/// Leaves out a slice whole, for one reason that its endpoints share.
+fn leave_out<'a>(judged: &mut Vec<Judged<'a>>, slice: &'a EndpointSlice, verdict: Verdict, message: String) {
+    let message: Arc<str> = message.into();
     judged.extend(slice.endpoints.iter().map(|endpoint| Judged {
         slice,
         endpoint,
         port: None,
-        outcome: Outcome::Excluded(Reason { verdict, message: message.to_owned() }),
+        outcome: Outcome::Excluded(Reason { verdict, message: message.clone() }),
     }));
 }
 
+/// How many ports of a slice a message names: there may be a thousand.
+const PORTS_TOLD: usize = 5;
+
 /// Names both sides: most often one of them was renamed, or has no name.
 fn mismatch(query: &Query<'_>, slice: &EndpointSlice) -> String {
-    let there: Vec<_> = slice
+    let mut there: Vec<_> = slice
         .ports
         .iter()
+        .take(PORTS_TOLD)
         .map(|port| match &port.protocol {
             Ok(protocol) => format!("{:?}/{protocol}", port.name),
             Err(text) => format!("{:?}/{text} (no such protocol)", port.name),
         })
         .collect();
+    if let Some(more) = slice.ports.len().checked_sub(PORTS_TOLD).filter(|more| *more > 0) {
+        there.push(format!("and {more} more"));
+    }
     let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
     format!(
         "the Service port {:?}/{} is not among the ports of {}: {there}",

@@ -26,13 +26,14 @@ pub(super) fn places(service: &Service, node: &NodeView, out: &mut ServiceDesire
     reader.texts(FrontendKind::ClusterIP, cluster_ips, *internal_policy);
     // As kube-proxy has it, a family without a cluster IP is not served at all.
     let families: Vec<_> = reader.places.iter().map(|place| Family::of(place.address)).collect();
-    reader.texts(FrontendKind::ExternalIP, external_ips, *external_policy);
     if service.service_type == ServiceType::LoadBalancer {
         let ips = reader.balanced(&service.load_balancer_ips);
         if reader.source_ranges(service, &ips) {
             reader.texts(FrontendKind::LoadBalancer, &ips, *external_policy);
         }
     }
+    // After the load balancer's: of an address that is both, the one holds that source ranges guard.
+    reader.texts(FrontendKind::ExternalIP, external_ips, *external_policy);
     if service.service_type.has_node_ports() {
         let (kind, policy) = (FrontendKind::NodePort, *external_policy);
         let on_node =
@@ -106,7 +107,7 @@ impl Reader<'_> {
         for address in ips.iter().filter_map(|ip| parse_address(ip).ok()) {
             let ranges = &self.out.source_ranges;
             if !ranges.is_empty() && !ranges.iter().any(of_family(address.is_ipv4())) {
-                let family = if address.is_ipv4() { "IPv4" } else { "IPv6" };
+                let family = Family::of(address);
                 self.out.warnings.push(format!(
                     "{} {address}: none of spec.loadBalancerSourceRanges is of {family}, so nobody may connect",
                     FrontendKind::LoadBalancer

@@ -35,10 +35,16 @@ pub enum NodePortAddresses {
     Within(Vec<IpNet>),
 }
 
-/// Text that is neither `primary` nor ranges of addresses.
+/// Text that does not say on which addresses NodePorts are served.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is neither `primary` nor a comma-separated list of CIDRs")]
-pub struct InvalidNodePortAddresses(String);
+pub enum InvalidNodePortAddresses {
+    /// It is no list of ranges.
+    #[error("{0:?} is neither `primary` nor a comma-separated list of CIDRs")]
+    Text(String),
+    /// A range holds addresses that are never used.
+    #[error("{0} holds loopback addresses only, on which no NodePort is served")]
+    Loopback(IpNet),
+}
 
 impl FromStr for NodePortAddresses {
     type Err = InvalidNodePortAddresses;
@@ -49,7 +55,12 @@ impl FromStr for NodePortAddresses {
         }
         let ranges = text.split(',').map(|range| parse_range(range.trim()));
         let ranges: Result<Vec<_>, _> = ranges.collect();
-        ranges.map(Self::Within).map_err(|_| InvalidNodePortAddresses(text.to_owned()))
+        let ranges = ranges.map_err(|_| InvalidNodePortAddresses::Text(text.to_owned()))?;
+        let is_loopback = |range: &&IpNet| range.network().is_loopback() && range.broadcast().is_loopback();
+        match ranges.iter().find(is_loopback) {
+            Some(range) => Err(InvalidNodePortAddresses::Loopback(*range)),
+            None => Ok(Self::Within(ranges)),
+        }
     }
 }
 
@@ -151,7 +162,6 @@ mod tests {
             ("192.168.0.0/16", ips(&["192.168.50.11", "192.168.60.5"])),
             ("192.168.60.0/24, 2001:db8::/64", ips(&["192.168.60.5", "2001:db8::11"])),
             ("0.0.0.0/0", ips(&["192.168.50.11", "192.168.60.5"])),
-            ("127.0.0.0/8", ips(&[])),
         ];
         let node = node(NODE, "", &["192.168.50.11"]);
         for (text, want) in rows {
@@ -178,6 +188,11 @@ mod tests {
         }
         for text in ["", "secondary", "10.0.0.0", "10.0.0.0/33", "10.0.0.0/8,", "primary,10.0.0.0/8"] {
             let want = format!("{text:?} is neither `primary` nor a comma-separated list of CIDRs");
+            assert_eq!(text.parse::<NodePortAddresses>().unwrap_err().to_string(), want);
+        }
+        for range in ["127.0.0.0/8", "127.0.0.1/32", "::1/128"] {
+            let want = format!("{range} holds loopback addresses only, on which no NodePort is served");
+            let text = format!("10.0.0.0/8,{range}");
             assert_eq!(text.parse::<NodePortAddresses>().unwrap_err().to_string(), want);
         }
     }

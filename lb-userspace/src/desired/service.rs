@@ -70,19 +70,26 @@ pub fn explain<'a>(
 ) -> Vec<Judged<'a>> {
     let is_its = |port: &&ServicePort| port.name == set.port.name && port.protocol == Ok(set.port.protocol);
     let Some(port) = service.ports.iter().find(is_its) else { return Vec::new() };
-    let query = query(port, set.port.protocol, set.family, set.policy, identity, node);
+    let query = query(service, (port, set.port.protocol), (set.family, set.policy), identity, node);
     judge(&query, &slices::that_count(slices)).0
 }
 
 fn query<'a>(
-    port: &'a ServicePort,
-    protocol: Protocol,
-    family: Family,
-    policy: Policy,
+    service: &Service,
+    (port, protocol): (&'a ServicePort, Protocol),
+    (family, policy): (Family, Policy),
     identity: &'a Identity,
     node: &'a NodeView,
 ) -> Query<'a> {
-    Query { port, protocol, family, policy, node: &identity.node, zone: node.zone.as_deref() }
+    Query {
+        port,
+        protocol,
+        family,
+        policy,
+        wish: service.traffic_distribution,
+        node: &identity.node,
+        zone: node.zone.as_deref(),
+    }
 }
 
 /// Why the Service as a whole has no frontends, if so. Its type comes before its addresses: an ExternalName Service can
@@ -169,18 +176,38 @@ impl Compiler<'_> {
             }
             self.out.frontends.push(frontend);
         }
-        let wants_node_port = self.service.service_type.has_node_ports();
-        let on_a_node = |place: &Place| place.kind == FrontendKind::NodePort;
-        if let (Some(number), true, false) = (port.node_port, wants_node_port, places.iter().any(on_a_node)) {
-            let reason = Verdict::NoNodeAddress;
-            let message = format!(
-                "{} {number}/{protocol}: {} (--nodeport-addresses {})",
-                FrontendKind::NodePort,
-                reason.describe(),
-                self.identity.nodeport_addresses
-            );
-            self.out.skip(reason, message);
+        self.missing_node_ports(port, protocol, places);
+    }
+
+    /// Reports the families in which a NodePort has no address.
+    fn missing_node_ports(&mut self, port: &ServicePort, protocol: Protocol, places: &[Place]) {
+        let Some(number) = port.node_port.filter(|_| self.service.service_type.has_node_ports()) else {
+            return;
+        };
+        let has = |kind, family| {
+            places.iter().any(|place| place.kind == kind && Family::of(place.address) == family)
+        };
+        for family in [Family::Ipv4, Family::Ipv6] {
+            if has(FrontendKind::ClusterIP, family) && !has(FrontendKind::NodePort, family) {
+                let (kind, reason) = (FrontendKind::NodePort, Verdict::NoNodeAddress);
+                let wanted = &self.identity.nodeport_addresses;
+                let message = format!(
+                    "{kind} {number}/{protocol} over {family}: {} (--nodeport-addresses {wanted})",
+                    reason.describe()
+                );
+                self.out.skip(reason, message);
+            }
         }
+    }
+
+    fn query<'a>(
+        &'a self,
+        port: &'a ServicePort,
+        protocol: Protocol,
+        family: Family,
+        policy: Policy,
+    ) -> Query<'a> {
+        query(self.service, (port, protocol), (family, policy), self.identity, self.node)
     }
 
     /// Index of the set, which is made on its first use.
@@ -194,8 +221,7 @@ impl Compiler<'_> {
         if let Some(index) = self.out.sets.iter().position(same) {
             return index;
         }
-        let query = query(port, protocol, family, policy, self.identity, self.node);
-        let selection = select(&query, &self.slices);
+        let selection = select(&self.query(port, protocol, family, policy), &self.slices);
         let port = PortKey { name: port.name.clone(), protocol };
         self.out.sets.push(EndpointSet { port, family, policy, selection });
         self.out.sets.len() - 1
@@ -211,8 +237,9 @@ impl Compiler<'_> {
         for port in &service.ports {
             let Ok(protocol) = port.protocol else { continue };
             for family in self.out.families() {
-                let set = self.set(port, protocol, family, Policy::Local);
-                let ready = self.out.sets[set].selection.usable.iter().filter(|backend| !backend.draining);
+                // Not a set of the Service: no traffic asks for it unless a frontend does.
+                let query = self.query(port, protocol, family, Policy::Local);
+                let ready = select(&query, &self.slices).usable.into_iter().filter(|it| !it.draining);
                 local.extend(ready.map(|backend| backend.address));
             }
         }

@@ -201,11 +201,11 @@ fn what_is_beyond_this_build_is_computed_and_withheld() {
         [
             (
                 Verdict::NotInThisBuild,
-                "ExternalIP 203.0.113.10:80/TCP: this build does not serve external IPs yet"
+                "LoadBalancer 203.0.113.20:80/TCP: this build does not serve load-balancer addresses yet"
             ),
             (
                 Verdict::NotInThisBuild,
-                "LoadBalancer 203.0.113.20:80/TCP: this build does not serve load-balancer addresses yet"
+                "ExternalIP 203.0.113.10:80/TCP: this build does not serve external IPs yet"
             ),
             (
                 Verdict::NotInThisBuild,

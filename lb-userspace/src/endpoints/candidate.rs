@@ -56,7 +56,7 @@ impl<'a> Candidate<'a> {
     ) -> Result<Self, Reason> {
         let exclude = |verdict, message: String| {
             let message = format!("{}: {message}", slice.reference());
-            Reason { verdict, message }
+            Reason { verdict, message: message.into() }
         };
         let address = match endpoint.addresses.first() {
             Some(Ok(address)) => *address,
@@ -106,8 +106,8 @@ impl<'a> Candidate<'a> {
 
     /// By address and port; then the one nearest to ready, then by slice, then by what else it says.
     fn rank(&self) -> impl Ord + use<'_, 'a> {
-        let Endpoint { target, node, zone, .. } = self.endpoint;
-        (self.place(), self.condition, self.slice.kind, &self.slice.key, target, node, zone)
+        let Endpoint { target, node, zone, hints, .. } = self.endpoint;
+        (self.place(), self.condition, self.slice.kind, &self.slice.key, target, node, zone, hints)
     }
 }
 
@@ -123,7 +123,7 @@ pub(super) fn without_duplicates<'a>(
             Some(first) if first.place() == candidate.place() => {
                 let message =
                     format!("{} is listed in {} as well", candidate.told(), first.slice.reference());
-                let reason = Reason { verdict: Verdict::DuplicateEndpoint, message };
+                let reason = Reason { verdict: Verdict::DuplicateEndpoint, message: message.into() };
                 judged.push(candidate.judged(Outcome::Excluded(reason)));
             }
             _ => unique.push(candidate),

@@ -48,7 +48,7 @@ pub(super) fn choose<'a>(
 fn not_local(candidate: &Candidate<'_>) -> Reason {
     let node = candidate.endpoint.node.as_deref().map_or("no node".into(), |node| format!("node {node}"));
     let message = format!("{} is on {node}, and the traffic policy is Local", candidate.told());
-    Reason { verdict: Verdict::NotLocal, message }
+    Reason { verdict: Verdict::NotLocal, message: message.into() }
 }
 
 fn not_chosen(candidate: &Candidate<'_>) -> Reason {
@@ -60,5 +60,5 @@ fn not_chosen(candidate: &Candidate<'_>) -> Reason {
         candidate.told(),
         candidate.slice.reference()
     );
-    Reason { verdict, message }
+    Reason { verdict, message: message.into() }
 }

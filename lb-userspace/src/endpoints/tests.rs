@@ -1,7 +1,7 @@
 use std::net::SocketAddr;
 
 use super::*;
-use crate::model::{AddressType, Endpoint, Hints, Kind, Service};
+use crate::model::{AddressType, Endpoint, Hints, Kind, Service, TrafficDistribution};
 use crate::testing::{
     BACKEND_1, BACKEND_2, BACKEND_3, BACKEND_V6, NODE, OTHER_NODE, endpoint, slice, web, web_slice,
 };
@@ -15,6 +15,7 @@ fn query(service: &Service) -> Query<'_> {
         protocol: Protocol::Tcp,
         family: Family::Ipv4,
         policy: Policy::Cluster,
+        wish: None,
         node: NODE,
         zone: None,
     }
@@ -55,7 +56,7 @@ fn b04_ready_by_default_counts_and_not_ready_does_not() {
     assert_eq!(told(&selection.usable), ["10.244.1.21:8080", "10.244.2.22:8080"]);
     assert_eq!(excluded(&selection), [(BACKEND_3, Verdict::NotReady)]);
     assert_eq!(
-        selection.excluded[0].message,
+        &*selection.excluded[0].message,
         "endpoint 10.244.2.23 has ready=false, serving=false, terminating=false in EndpointSlice default/web-1"
     );
 }
@@ -92,7 +93,7 @@ fn b10_e02_e03_a_port_matches_by_exact_name_and_protocol_and_the_mismatch_names_
     for (name, protocol, there) in rows {
         let slice = slice("default/web-1", "web").port_of(name, Some(8080), protocol).ready(&[BACKEND_1]);
         let selection = http(Policy::Cluster, &[slice]);
-        let message = selection.excluded.first().map(|excluded| excluded.message.clone());
+        let message = selection.excluded.first().map(|excluded| excluded.message.to_string());
         let wanted = there.map(|there| {
             format!(
                 "the Service port \"http\"/TCP is not among the ports of EndpointSlice default/web-1: {there}"
@@ -101,6 +102,15 @@ fn b10_e02_e03_a_port_matches_by_exact_name_and_protocol_and_the_mismatch_names_
         assert_eq!(message, wanted);
         assert_eq!(selection.usable.len(), usize::from(there.is_none()), "{name}");
     }
+    let many = (0..1000).fold(slice("default/web-1", "web"), |slice, n| slice.port(&format!("p{n}"), 8080));
+    let selection = http(Policy::Cluster, &[many.ready(&[BACKEND_1, BACKEND_2])]);
+    assert!(
+        selection.excluded[0]
+            .message
+            .ends_with(r#": "p0"/TCP, "p1"/TCP, "p2"/TCP, "p3"/TCP, "p4"/TCP, and 995 more"#)
+    );
+    assert!(Arc::ptr_eq(&selection.excluded[0].message, &selection.excluded[1].message));
+
     let without_ports = slice("default/web-1", "web").ready(&[BACKEND_1]);
     assert!(http(Policy::Cluster, &[without_ports]).excluded[0].message.ends_with(": none"));
 }
@@ -110,7 +120,7 @@ fn a_slice_port_without_a_number_is_of_no_use() {
     let slice = slice("default/web-1", "web").port_of("http", None, Ok(Protocol::Tcp)).ready(&[BACKEND_1]);
     let selection = http(Policy::Cluster, &[slice]);
     assert_eq!(excluded(&selection), [(BACKEND_1, Verdict::PortWithoutNumber)]);
-    assert_eq!(selection.excluded[0].message, "port \"http\" of EndpointSlice default/web-1 has no number");
+    assert_eq!(&*selection.excluded[0].message, "port \"http\" of EndpointSlice default/web-1 has no number");
 }
 
 #[test]
@@ -191,7 +201,7 @@ fn an_address_both_ready_and_not_ready_is_ready_once() {
     assert_eq!(told(&selection.usable), ["10.244.1.21:8080"]);
     assert_eq!(excluded(&selection), [(BACKEND_1, Verdict::DuplicateEndpoint)]);
     assert_eq!(
-        selection.excluded[0].message,
+        &*selection.excluded[0].message,
         "endpoint 10.244.1.21 is listed in EndpointSlice default/web-2 as well"
     );
 }
@@ -258,7 +268,7 @@ fn b71_e14_addresses_that_no_endpoint_can_have_are_left_out_and_the_others_kept(
         let selection = http(Policy::Cluster, &[web_slice(&[text, BACKEND_2])]);
         assert_eq!(told(&selection.usable), ["10.244.2.22:8080"]);
         assert_eq!(excluded(&selection), [(text, Verdict::InvalidAddress)]);
-        assert_eq!(selection.excluded[0].message, message);
+        assert_eq!(&*selection.excluded[0].message, message);
     }
     for text in ["::1", "fe80::1", "ff02::1", "::"] {
         let slice = slice("default/web-6", "web").of(AddressType::Ipv6).port("http", 8080).ready(&[text]);
@@ -461,6 +471,28 @@ fn hints_are_followed_only_if_every_ready_endpoint_has_one_and_one_matches() {
 }
 
 #[test]
+fn a_wish_without_hints_is_explained_and_decides_nothing() {
+    let web = web();
+    let wishing = Query { wish: Some(TrafficDistribution::SameNode), zone: Some(ZONE), ..query(&web) };
+    let selection = select(&wishing, &[&web_slice(&[BACKEND_1, BACKEND_2])]);
+    assert_eq!(selection.usable.len(), 2);
+    let why = "every endpoint: the Service asks for PreferSameNode, and none has a hint";
+    assert_eq!(selection.topology.to_string(), why);
+    assert_eq!(select(&wishing, &[&web_slice(&[])]).topology, Topology::Unhinted);
+}
+
+#[test]
+fn entries_that_differ_in_their_hints_only_do_not_depend_on_their_order() {
+    let here = hinted(BACKEND_1, &[], &[ZONE]);
+    let there = hinted(BACKEND_1, &[], &[OTHER_ZONE]);
+    let in_order = |first: &Endpoint, second: &Endpoint| {
+        let slice = web_slice(&[]).with(first.clone()).with(second.clone());
+        select(&Query { zone: Some(ZONE), ..query(&web()) }, &[&slice])
+    };
+    assert_eq!(in_order(&here, &there), in_order(&there, &here));
+}
+
+#[test]
 fn an_endpoint_for_others_says_whose_it_is() {
     let slice = web_slice(&[]).with(hinted(BACKEND_1, &[], &[ZONE])).with(hinted(
         BACKEND_2,
@@ -470,7 +502,7 @@ fn an_endpoint_for_others_says_whose_it_is() {
     let selection = select(&Query { zone: Some(ZONE), ..query(&web()) }, &[&slice]);
     assert_eq!(excluded(&selection), [(BACKEND_2, Verdict::HintedElsewhere)]);
     let why = "endpoint 10.244.2.22 is hinted for zone zone-2, zone-3, and this is zone zone-1";
-    assert_eq!(selection.excluded[0].message, why);
+    assert_eq!(&*selection.excluded[0].message, why);
     assert!(selection.draining.is_empty(), "it is another node's to keep flows to");
 }
 

@@ -60,7 +60,12 @@ impl Topology {
         match (nodes, zones) {
             (Hinting::Ours, _) => Self::Hinted(Hinted::Node(query.node.into())),
             (_, Hinting::Ours) => Self::Hinted(Hinted::Zone(query.zone.unwrap_or_default().into())),
-            (Hinting::None, Hinting::None) => Self::Unhinted,
+            (Hinting::None, Hinting::None) => match query.wish.filter(|_| !ready.is_empty()) {
+                Some(wish) => {
+                    Self::Every(format!("the Service asks for {}, and none has a hint", wish.name()))
+                }
+                None => Self::Unhinted,
+            },
             (Hinting::Others, Hinting::None) => {
                 Self::Every(format!("none is hinted for node {}", query.node))
             }
@@ -95,7 +100,7 @@ impl Topology {
             candidate.told(),
             names.join(", ")
         );
-        Some(Reason { verdict: Verdict::HintedElsewhere, message })
+        Some(Reason { verdict: Verdict::HintedElsewhere, message: message.into() })
     }
 }
 

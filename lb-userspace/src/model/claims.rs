@@ -30,6 +30,11 @@ impl<K: Clone + Eq + Hash, T: PartialEq> Claims<K, T> {
         self.by_key.get(key)?.last().map(|claim| &claim.object)
     }
 
+    /// The feed that has the object that holds, and the list of that feed in which, or after which, it was last said.
+    pub(super) fn said_by(&self, key: &K) -> Option<(Feed, u64)> {
+        self.by_key.get(key)?.last().map(|claim| (claim.feed, claim.list))
+    }
+
     /// Every object that holds, in no order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         self.by_key.values().filter_map(|claims| claims.last()).map(|claim| &claim.object)

@@ -114,7 +114,7 @@ impl Endpoint {
 }
 
 /// `hints` of an endpoint: whose traffic it is meant for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Hints {
     /// `forNodes[].name`.
     pub nodes: Vec<Arc<str>>,

@@ -37,6 +37,8 @@ pub struct Store {
 pub struct FeedState {
     /// Number of lists begun.
     list: u64,
+    /// The last of them that is complete; zero for none.
+    completed: u64,
     /// Nothing waits for it once it fails, see [`Store::optional`].
     optional: bool,
     /// It has completed a list.
@@ -84,6 +86,7 @@ impl Store {
             Event::ListStarted => state.list += 1,
             Event::ListComplete => {
                 state.synced = true;
+                state.completed = state.list;
                 let list = state.list;
                 self.sweep(feed, list);
             }
@@ -92,6 +95,9 @@ impl Store {
                 self.apply(feed, list, object);
             }
             Event::Delete(reference) => self.withdraw(&reference, feed),
+            Event::Together(events) => {
+                events.into_iter().for_each(|event| self.handle(SourceEvent { feed, event }));
+            }
             Event::Warnings(warnings) => state.warnings = warnings,
             Event::Failing(sentence) => state.failing = Some(sentence),
             Event::Recovered => state.failing = None,
@@ -129,9 +135,25 @@ impl Store {
     }
 
     /// The slices of a Service, ordered by kind and name. They may be there without it.
+    ///
+    /// A list can bring Endpoints in place of EndpointSlices, or these in their place. Until it is complete, what was known
+    /// before it holds: a part of what replaces it would say that the rest is gone.
     pub fn slices_of(&self, service: &ObjectKey) -> Vec<&EndpointSlice> {
-        let references = self.slices_by_service.get(service).into_iter().flatten();
+        let of_service = self.slices_by_service.get(service);
+        let kinds: BTreeSet<_> = of_service.into_iter().flatten().map(|reference| reference.kind).collect();
+        let is_of = |kind: Kind| of_service.into_iter().flatten().filter(move |it| it.kind == kind);
+        let is_new = |kind: Kind| is_of(kind).all(|reference| self.is_in_unfinished_list(reference));
+        let counts = |kind: Kind| kinds.len() < 2 || kinds.iter().all(|kind| is_new(*kind)) || !is_new(kind);
+        let counting: BTreeSet<_> = kinds.iter().copied().filter(|kind| counts(*kind)).collect();
+        let references = of_service.into_iter().flatten().filter(|it| counting.contains(&it.kind));
         references.filter_map(|reference| self.slices.get(reference)).collect()
+    }
+
+    /// Whether a slice was said in a list that is not complete, and that is not the first of its feed.
+    fn is_in_unfinished_list(&self, slice: &ObjectRef) -> bool {
+        let Some((feed, list)) = self.slices.said_by(slice) else { return false };
+        let feed = &self.feeds[feed.0];
+        feed.synced && list > feed.completed
     }
 
     /// The slices that belong to no Service, ordered by kind and name.

@@ -84,7 +84,7 @@ impl EndpointView {
             Outcome::Draining(_, why) | Outcome::Excluded(why) => (None, Some(why)),
         };
         let (reason, message) =
-            why.map(|Reason { verdict, message }| (verdict.name().to_owned(), message)).unzip();
+            why.map(|Reason { verdict, message }| (verdict.name().to_owned(), message.to_string())).unzip();
         Self {
             port_name: Some(set.port.name.to_string()),
             protocol: Some(set.port.protocol),

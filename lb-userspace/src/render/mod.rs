@@ -212,7 +212,7 @@ impl Document {
                 address: excluded.address.to_string(),
                 port: excluded.port,
                 reason: excluded.reason.name().to_owned(),
-                message: excluded.message.clone(),
+                message: excluded.message.to_string(),
             }));
         }
     }

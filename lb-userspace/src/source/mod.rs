@@ -38,6 +38,8 @@ pub enum Event {
     Apply(Object),
     /// The object is gone. It need not have been there.
     Delete(ObjectRef),
+    /// Several changes at once: nobody acts on a part of them. What is one object at its source can be several here.
+    Together(Vec<Event>),
     /// What the source as a whole has to say about its input (a broken document, a dropped field): replaces what it
     /// said before.
     Warnings(Vec<Warning>),

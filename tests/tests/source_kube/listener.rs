@@ -54,6 +54,7 @@ impl Heard {
                 self.objects.remove(&object);
                 self.deletes += 1;
             }
+            Event::Together(events) => events.into_iter().for_each(|event| self.believe(event)),
             Event::Warnings(warnings) => {
                 panic!("the cluster source has nothing of its own to warn of: {warnings:?}")
             }

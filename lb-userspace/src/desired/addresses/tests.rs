@@ -70,8 +70,8 @@ fn every_kind_of_address_is_a_frontend_and_the_node_s_come_with_it() {
     let got = told(&of(&everything(), &here_and_there(), &on_node(&[NODE_IP, SECOND_NODE_IP])));
     let want = [
         "ClusterIP 10.96.0.50:80/TCP Cluster: 10.244.1.21 10.244.2.22",
-        "ExternalIP 203.0.113.10:80/TCP Cluster: 10.244.1.21 10.244.2.22",
         "LoadBalancer 203.0.113.20:80/TCP Cluster: 10.244.1.21 10.244.2.22",
+        "ExternalIP 203.0.113.10:80/TCP Cluster: 10.244.1.21 10.244.2.22",
         "NodePort 192.168.50.11:30080/TCP Cluster: 10.244.1.21 10.244.2.22",
         "NodePort 192.168.60.5:30080/TCP Cluster: 10.244.1.21 10.244.2.22",
     ];
@@ -91,8 +91,8 @@ fn b27_the_internal_policy_is_the_cluster_ip_s_and_the_external_one_all_others()
         let service = Service { internal_policy, external_policy, ..everything() };
         let want = [
             format!("ClusterIP 10.96.0.50:80/TCP {internal_policy:?}: {internal}"),
-            format!("ExternalIP 203.0.113.10:80/TCP {external_policy:?}: {external}"),
             format!("LoadBalancer 203.0.113.20:80/TCP {external_policy:?}: {external}"),
+            format!("ExternalIP 203.0.113.10:80/TCP {external_policy:?}: {external}"),
             format!("NodePort 192.168.50.11:30080/TCP {external_policy:?}: {external}"),
         ];
         assert_eq!(told(&of(&service, &here_and_there(), &on_node(&[NODE_IP]))), want);
@@ -111,8 +111,8 @@ fn the_external_policy_local_is_not_for_clients_inside_the_cluster() {
     let cluster = Some((Policy::Cluster, 2));
     let want = [
         (FrontendKind::ClusterIP, None),
-        (FrontendKind::ExternalIP, cluster),
         (FrontendKind::LoadBalancer, cluster),
+        (FrontendKind::ExternalIP, cluster),
         (FrontendKind::NodePort, cluster),
     ];
     assert_eq!(got, want);
@@ -172,10 +172,16 @@ fn b45_node_ports_are_on_the_addresses_that_the_node_has_now() {
     assert_eq!(at(&[SECOND_NODE_IP]), [SECOND_NODE_IP]);
 
     let unknown = of(&service, &[], &on_node(&[]));
-    let why = "NodePort 30080/TCP: no address of this node is known on which NodePorts are served \
+    let why = "NodePort 30080/TCP over IPv4: no address of this node is known on which NodePorts are served \
                (--nodeport-addresses primary)";
     assert_eq!(skipped(&unknown), [(Verdict::NoNodeAddress, why)]);
     assert_eq!(told(&unknown).len(), 1, "the cluster IP does not wait for it");
+
+    let mut dual = service.clone();
+    dual.cluster_ips.push(VIP_V6.into());
+    let reasons: Vec<_> =
+        of(&dual, &[], &on_node(&[NODE_IP])).skipped.into_iter().map(|it| it.message).collect();
+    assert!(reasons.iter().any(|it| it.starts_with("NodePort 30080/TCP over IPv6: ")), "{reasons:?}");
 }
 
 #[test]
@@ -220,7 +226,7 @@ fn source_ranges_keep_out_whoever_they_do_not_name() {
         service.cluster_ips.push(VIP_V6.into());
         service.load_balancer_ips.push(balanced(BALANCED_V6));
         service.source_ranges = ranges.iter().map(|range| (*range).into()).collect();
-        of(&service, &[], &on_node(&[NODE_IP]))
+        of(&service, &[], &on_node(&[NODE_IP, NODE_IP_V6]))
     };
     let ranges =
         |desired: &ServiceDesired| desired.source_ranges.iter().map(ToString::to_string).collect::<Vec<_>>();
@@ -245,7 +251,7 @@ fn source_ranges_keep_out_whoever_they_do_not_name() {
     assert_eq!(some_wrong.warnings, [wrong]);
 
     let all_wrong = with(&["everybody"]);
-    assert_eq!((balanced(&all_wrong), all_wrong.frontends.len()), (0, 4), "the other kinds stay open");
+    assert_eq!((balanced(&all_wrong), all_wrong.frontends.len()), (0, 5), "the other kinds stay open");
     let reasons: Vec<_> = skipped(&all_wrong).into_iter().map(|(reason, _)| reason).collect();
     assert_eq!(reasons, [Verdict::InvalidSourceRange; 2]);
 }
@@ -319,5 +325,6 @@ fn b47_a_service_that_lists_an_address_twice_has_it_once() {
         .filter(|withheld| withheld.reason == Verdict::AddressTaken)
         .map(|withheld| withheld.message)
         .collect();
-    assert_eq!(taken, ["LoadBalancer 203.0.113.10:80/TCP: the Service has it already"]);
+    // The one that stays is the one that source ranges guard.
+    assert_eq!(taken, ["ExternalIP 203.0.113.10:80/TCP: the Service has it already"]);
 }

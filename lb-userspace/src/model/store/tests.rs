@@ -220,3 +220,48 @@ fn nodes_and_addresses_touch_no_service_and_follow_their_lists() {
     store.handle(delete(FILES, Host::default()));
     assert!(store.host().is_none());
 }
+
+#[test]
+fn a_list_that_brings_another_kind_replaces_the_one_before_when_it_is_complete() {
+    let endpoints = |name: &str| EndpointSlice { kind: Kind::Endpoints, ..slice(name, "web") };
+    let parts = |store: &Store| {
+        let slices = store.slices_of(&key("default/web"));
+        slices.iter().map(|slice| slice.reference().to_string()).collect::<Vec<_>>()
+    };
+    let (as_endpoints, as_slices) = (
+        [endpoints("default/web"), endpoints("default/web/2")],
+        [slice("default/web-1", "web"), slice("default/web-2", "web")],
+    );
+    for [before, after] in [[&as_endpoints, &as_slices], [&as_slices, &as_endpoints]] {
+        let names =
+            |slices: &[EndpointSlice; 2]| slices.each_ref().map(|slice| slice.reference().to_string());
+        let mut store = store();
+        store.handle(on(CLUSTER, Event::ListStarted));
+        before.iter().for_each(|slice| store.handle(apply(CLUSTER, slice.clone())));
+        assert_eq!(parts(&store), names(before), "the first list is used as it comes");
+        store.handle(on(CLUSTER, Event::ListComplete));
+
+        store.handle(on(CLUSTER, Event::ListStarted));
+        store.handle(apply(CLUSTER, after[0].clone()));
+        assert_eq!(parts(&store), names(before), "a part of the new ones says too little");
+        // The list begins anew: what the one before has brought is no more whole.
+        store.handle(on(CLUSTER, Event::ListStarted));
+        assert_eq!(parts(&store), names(before));
+        after.iter().for_each(|slice| store.handle(apply(CLUSTER, slice.clone())));
+        assert_eq!(parts(&store), names(before));
+        store.take_dirty();
+        store.handle(on(CLUSTER, Event::ListComplete));
+        assert_eq!(parts(&store), names(after));
+        assert_eq!(store.take_dirty(), [key("default/web")].into(), "and the Service is looked at again");
+    }
+}
+
+#[test]
+fn what_comes_together_is_taken_in_at_once() {
+    let mut store = store();
+    let events = vec![Event::Apply(web().into()), Event::Apply(web_slice(&[BACKEND_1]).into())];
+    assert_eq!(touched(&mut store, [on(CLUSTER, Event::Together(events))]), ["default/web"]);
+    let gone = vec![Event::Delete(web().reference()), Event::Apply(web_slice(&[]).into())];
+    assert_eq!(touched(&mut store, [on(CLUSTER, Event::Together(gone))]), ["default/web"]);
+    assert!(store.service(&key("default/web")).is_none());
+}

@@ -116,9 +116,11 @@ fn a_slice() -> impl Strategy<Value = Object> {
     ]);
     let nodes = select(vec![None, Some(NODE), Some(OTHER_NODE)]);
     let one = (1u8..5, any::<(bool, bool, bool)>(), nodes, hints);
-    (name, owner, ports, any::<bool>(), vec(one, 0..4)).prop_map(|(name, owner, ports, is_v6, endpoints)| {
+    let kind = select(vec![Kind::EndpointSlice, Kind::EndpointSlice, Kind::Endpoints]);
+    let which = (name, owner, kind, any::<bool>());
+    (which, ports, vec(one, 0..4)).prop_map(|((name, owner, kind, is_v6), ports, endpoints)| {
         let address_type = if is_v6 { AddressType::Ipv6 } else { AddressType::Ipv4 };
-        let empty = slice(name, owner).of(address_type);
+        let empty = EndpointSlice { kind, ..slice(name, owner).of(address_type) };
         let add =
             |slice: EndpointSlice, (name, port, protocol)| slice.port_of(name, Some(port), Ok(protocol));
         let empty = ports.into_iter().fold(empty, add);

@@ -4,6 +4,9 @@ use std::{error::Error as _, time::Duration};
 
 use kube::{core::Status, runtime::watcher};
 
+/// What an API server answers to a path of a group that it does not have.
+const NO_SUCH_PATH: &str = "404 page not found";
+
 /// Why nothing more comes.
 #[derive(Debug)]
 pub(super) enum Failure {
@@ -45,13 +48,15 @@ impl Failure {
         }
     }
 
-    /// Whether the server itself says that it does not have the resource. A page of a proxy in between says nothing.
+    /// Whether the server itself says that it does not have the resource: by a Status, or, where it has not even the group, by
+    /// the text of Go's HTTP library. The page of a proxy in between says nothing.
     pub(super) fn says_not_served(&self) -> bool {
         use watcher::Error::InitialListFailed;
         matches!(
             self,
             Self::Watcher(InitialListFailed(kube::Error::Api(status)))
-                if status.code == 404 && status.reason == "NotFound"
+                if status.code == 404
+                    && (status.reason == "NotFound" || status.message.trim() == NO_SUCH_PATH)
         )
     }
 
@@ -112,16 +117,18 @@ mod tests {
         type Of = fn(kube::Error) -> watcher::Error;
         let list: Of = watcher::Error::InitialListFailed;
         let watch: Of = watcher::Error::WatchStartFailed;
-        for (of, code, reason, not_served, remedy) in [
-            (list, 404, "NotFound", true, Remedy::Retry),
+        let told = "the message";
+        for (of, code, reason, message, not_served, remedy) in [
+            (list, 404, "NotFound", told, true, Remedy::Retry),
             // As the client makes of an answer that is no Status.
-            (list, 404, "Failed to parse error data", false, Remedy::Retry),
-            (list, 403, "Forbidden", false, Remedy::Retry),
+            (list, 404, "Failed to parse error data", "<html>", false, Remedy::Retry),
+            (list, 404, "Failed to parse error data", "404 page not found\n", true, Remedy::Retry),
+            (list, 403, "Forbidden", told, false, Remedy::Retry),
             // A list has to say it.
-            (watch, 404, "NotFound", false, Remedy::Restart),
-            (watch, 410, "Expired", false, Remedy::List),
+            (watch, 404, "NotFound", told, false, Remedy::Restart),
+            (watch, 410, "Expired", told, false, Remedy::List),
         ] {
-            let status = Status::failure("the message", reason).with_code(code);
+            let status = Status::failure(message, reason).with_code(code);
             let failure = Failure::Watcher(of(kube::Error::Api(status.boxed())));
             assert_eq!((failure.says_not_served(), failure.remedy()), (not_served, remedy), "{failure:?}");
         }

@@ -6,7 +6,7 @@ use kube::runtime::watcher;
 use tokio::sync::mpsc::{Sender, error::SendError};
 
 use crate::{
-    model::ObjectKey,
+    model::{Object, ObjectKey},
     source::{Contact, Event, Feed, SourceEvent, convert::FromApi},
 };
 
@@ -53,10 +53,7 @@ impl<'a> Speaker<'a> {
             }
             watcher::Event::InitApply(object) => {
                 self.newest = self.newest.max(version(&object));
-                let key = object.reference().key;
-                let parts = self.apply(object).await?;
-                self.note_parts(key, parts);
-                Ok(())
+                self.change::<K>(object.reference().key, object.into_model()).await
             }
             watcher::Event::InitDone => {
                 self.say(Event::ListComplete).await?;
@@ -64,18 +61,14 @@ impl<'a> Speaker<'a> {
             }
             watcher::Event::Apply(object) if self.is_news(&object) => {
                 self.recovered().await?;
-                let key = object.reference().key;
-                let parts = self.apply(object).await?;
-                self.end_parts::<K>(&key, parts).await?;
-                self.note_parts(key, parts);
-                Ok(())
+                self.change::<K>(object.reference().key, object.into_model()).await
             }
             watcher::Event::Apply(_) => Ok(()),
             // Whatever its version: not every server raises it for a deletion, and a dead endpoint must not stay.
             watcher::Event::Delete(object) => {
                 self.recovered().await?;
                 let key = object.reference().key;
-                self.end_parts::<K>(&key, 0).await?;
+                self.change::<K>(key.clone(), Vec::new()).await?;
                 self.parts.remove(&key);
                 Ok(())
             }
@@ -91,35 +84,28 @@ impl<'a> Speaker<'a> {
         news
     }
 
-    /// Says every part of an object, and returns how many there are.
-    async fn apply<K: FromApi>(&self, object: K) -> Result<usize, SendError<SourceEvent>> {
-        let objects = object.into_model();
-        let parts = objects.len();
-        for object in objects {
-            self.say(Event::Apply(object)).await?;
-        }
-        Ok(parts)
-    }
-
-    /// The parts of an object from this one on are gone.
-    async fn end_parts<K: FromApi>(
-        &self,
-        key: &ObjectKey,
-        first: usize,
+    /// Says what an object is now, all parts of it at once: with one of them at another place, an address would be listed
+    /// nowhere for a moment.
+    async fn change<K: FromApi>(
+        &mut self,
+        key: ObjectKey,
+        objects: Vec<Object>,
     ) -> Result<(), SendError<SourceEvent>> {
-        let before = self.parts.get(key).copied().unwrap_or(1);
-        for index in first..before {
-            self.say(Event::Delete(K::part(key, index))).await?;
+        let parts = objects.len();
+        let before = self.parts.get(&key).copied().unwrap_or(1);
+        let ended = (parts..before).map(|index| Event::Delete(K::part(&key, index)));
+        let mut events: Vec<_> = objects.into_iter().map(Event::Apply).chain(ended).collect();
+        match events.len() {
+            0 => {}
+            1 => self.say(events.remove(0)).await?,
+            _ => self.say(Event::Together(events)).await?,
         }
-        Ok(())
-    }
-
-    fn note_parts(&mut self, key: ObjectKey, parts: usize) {
         if parts == 1 {
             self.parts.remove(&key);
         } else {
             self.parts.insert(key, parts);
         }
+        Ok(())
     }
 
     pub(super) async fn failing(&mut self, sentence: String) -> Result<(), SendError<SourceEvent>> {

@@ -43,10 +43,12 @@ impl Said {
         if let Some(Contents { objects, warnings }) = view.contents {
             if self.listed == Listed::Complete {
                 let gone = self.objects.keys().filter(|object| !objects.contains_key(object));
-                events.extend(gone.cloned().map(Event::Delete));
                 let changed =
                     objects.iter().filter(|(object, state)| self.objects.get(object) != Some(state));
-                events.extend(changed.map(|(_, state)| Event::Apply(state.clone())));
+                let changed = changed.map(|(_, state)| Event::Apply(state.clone()));
+                // One object here can be several in the model: a part of them is nothing to act on.
+                let changes: Vec<_> = gone.cloned().map(Event::Delete).chain(changed).collect();
+                events.extend((!changes.is_empty()).then_some(Event::Together(changes)));
             } else if self.listed == Listed::Nothing || view.complete || self.objects != objects {
                 // Without a file that was never whole the list is not complete: what that file holds may be in use.
                 events.push(Event::ListStarted);

@@ -105,6 +105,7 @@ impl Listener {
                 self.services.retain(|(known, _)| *known != name);
                 self.log.push(format!("{name} gone"));
             }
+            Event::Together(events) => events.into_iter().for_each(|event| self.believe(event)),
             Event::Warnings(warnings) => self.warnings = warnings,
             Event::Failing(sentence) => {
                 self.log.push("failing".into());
