@@ -91,6 +91,7 @@ reasons! {
     NoNodeAddress = 110, Object, "no address of this node is known on which NodePorts are served";
     InvalidSourceRange = 111, Object, "none of loadBalancerSourceRanges is a range of addresses, so nobody may connect";
     SlicesFirst = 112, Object, "the Service has EndpointSlices, which come before its Endpoints";
+    NoSuchService = 113, Object, "the Service that the slice names does not exist in its namespace";
 }
 
 impl core::fmt::Display for Verdict {

@@ -89,7 +89,14 @@ async fn start_and_wait(config: Config) -> Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let socket = config.admin_socket.clone();
     let stop = CancellationToken::new();
-    let mut agent = start(config, &stop).await?;
+    let mut agent = match start(config, &stop).await {
+        Ok(agent) => agent,
+        Err(error) => {
+            // Only one that nobody listens on: another agent's stays.
+            drop(server::remove_stale(&socket));
+            return Err(error);
+        }
+    };
     let outcome = tokio::select! {
         _ = terminate.recv() => Ok(()),
         _ = interrupt.recv() => Ok(()),

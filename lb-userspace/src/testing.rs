@@ -35,6 +35,7 @@ pub(crate) fn service(text: &str, cluster_ips: &[&str]) -> Service {
         key: key(text),
         created: None,
         proxy_name: None,
+        headless: false,
         service_type: ServiceType::ClusterIP,
         cluster_ips: cluster_ips.iter().map(|ip| (*ip).into()).collect(),
         external_ips: Vec::new(),
@@ -91,11 +92,11 @@ pub(crate) fn balanced(ip: &str) -> LoadBalancerIp {
 }
 
 /// A Node; without a zone where that is empty.
-pub(crate) fn node(name: &str, zone: &str, internal_ips: &[&str]) -> Node {
+pub(crate) fn node(name: &str, zone: &str, ips: &[&str]) -> Node {
     Node {
         key: ObjectKey::new("", name),
         zone: (!zone.is_empty()).then(|| zone.into()),
-        internal_ips: internal_ips.iter().map(|ip| (*ip).into()).collect(),
+        ips: ips.iter().map(|ip| (*ip).into()).collect(),
     }
 }
 

@@ -16,6 +16,7 @@ use serde::Serialize;
 use crate::{
     desired::{Identity, NodePortAddresses},
     node,
+    table::printable,
 };
 
 /// An eBPF service load balancer for Kubernetes nodes: new connections go only to endpoints that are ready now.
@@ -119,7 +120,7 @@ pub fn main() -> ExitCode {
 
 fn report(error: &anyhow::Error, code: u8) -> ExitCode {
     // `{:#}` is the chain of causes on one line.
-    eprintln!("readylb: {error:#}");
+    eprintln!("readylb: {}", printable(&format!("{error:#}")));
     ExitCode::from(code)
 }
 

@@ -28,7 +28,7 @@ impl Identity {
 /// `--nodeport-addresses`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum NodePortAddresses {
-    /// The node's primary address of each family: the InternalIPs of its Node, else what the kernel prefers.
+    /// The node's primary address of each family: the first of its Node's, else what the kernel prefers.
     #[default]
     Primary,
     /// Every address within one of these.
@@ -39,7 +39,7 @@ pub enum NodePortAddresses {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidNodePortAddresses {
     /// It is no list of ranges.
-    #[error("{0:?} is neither `primary` nor a comma-separated list of CIDRs")]
+    #[error("{0:?} is neither `primary` alone nor a comma-separated list of CIDRs")]
     Text(String),
     /// A range holds addresses that are never used.
     #[error("{0} holds loopback addresses only, on which no NodePort is served")]
@@ -89,7 +89,7 @@ pub struct NodeView {
 impl NodeView {
     /// Puts together what the Node says, if it is known, and what the machine says, if it was asked.
     pub fn new(wanted: &NodePortAddresses, node: Option<&Node>, host: Option<&Host>) -> Self {
-        let internal = node.into_iter().flat_map(|node| &node.internal_ips);
+        let internal = node.into_iter().flat_map(|node| &node.ips);
         let internal: Vec<_> = internal.filter_map(|text| parse_address(text).ok()).collect();
         let mut addresses: Vec<IpAddr> = match wanted {
             NodePortAddresses::Primary => {
@@ -187,7 +187,7 @@ mod tests {
             assert_eq!(text.parse::<NodePortAddresses>().unwrap().to_string(), text);
         }
         for text in ["", "secondary", "10.0.0.0", "10.0.0.0/33", "10.0.0.0/8,", "primary,10.0.0.0/8"] {
-            let want = format!("{text:?} is neither `primary` nor a comma-separated list of CIDRs");
+            let want = format!("{text:?} is neither `primary` alone nor a comma-separated list of CIDRs");
             assert_eq!(text.parse::<NodePortAddresses>().unwrap_err().to_string(), want);
         }
         for range in ["127.0.0.0/8", "127.0.0.1/32", "::1/128"] {

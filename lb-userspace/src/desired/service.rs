@@ -107,7 +107,7 @@ fn not_served(service: &Service, identity: &Identity) -> Option<(Verdict, String
     }
     let reason = if service.service_type == ServiceType::ExternalName {
         Verdict::ExternalName
-    } else if service.cluster_ips.iter().any(|ip| &**ip == "None") {
+    } else if service.headless || service.cluster_ips.iter().any(|ip| &**ip == "None") {
         Verdict::Headless
     } else if service.cluster_ips.iter().all(|ip| ip.is_empty()) {
         Verdict::NoClusterIP

@@ -86,6 +86,8 @@ fn b24_a_service_without_a_cluster_ip_of_its_own_has_no_frontend_of_any_kind() {
         (at(&[""]), Some(Verdict::NoClusterIP)),
         (at(&[]), Some(Verdict::NoClusterIP)),
         (with_node_port(at(&["None"])), Some(Verdict::Headless)),
+        // As kube-proxy does, which does not even ask for such Services.
+        (Service { headless: true, ..at(&[VIP]) }, Some(Verdict::Headless)),
     ];
     for (service, reason) in rows {
         let desired = of(&service, &slices);

@@ -104,10 +104,21 @@ impl<'a> Candidate<'a> {
         (self.address, self.port)
     }
 
-    /// By address and port; then the one nearest to ready, then by slice, then by what else it says.
+    /// By address and port; then the one nearest to ready, then one of this node, so that a Local policy finds it; then by
+    /// slice, then by what else it says.
     fn rank(&self) -> impl Ord + use<'_, 'a> {
         let Endpoint { target, node, zone, hints, .. } = self.endpoint;
-        (self.place(), self.condition, self.slice.kind, &self.slice.key, target, node, zone, hints)
+        (
+            self.place(),
+            self.condition,
+            !self.local,
+            self.slice.kind,
+            &self.slice.key,
+            target,
+            node,
+            zone,
+            hints,
+        )
     }
 }
 

@@ -482,6 +482,15 @@ fn a_wish_without_hints_is_explained_and_decides_nothing() {
 }
 
 #[test]
+fn of_two_entries_the_one_of_this_node_counts() {
+    let there = slice("default/web-1", "web").port("http", 8080).with(endpoint(BACKEND_1).on(OTHER_NODE));
+    let here = slice("default/web-2", "web").port("http", 8080).with(endpoint(BACKEND_1).on(NODE));
+    let selection = http(Policy::Local, &[there, here]);
+    assert_eq!(told(&selection.usable), ["10.244.1.21:8080"]);
+    assert_eq!(excluded(&selection), [(BACKEND_1, Verdict::DuplicateEndpoint)]);
+}
+
+#[test]
 fn entries_that_differ_in_their_hints_only_do_not_depend_on_their_order() {
     let here = hinted(BACKEND_1, &[], &[ZONE]);
     let there = hinted(BACKEND_1, &[], &[OTHER_ZONE]);

@@ -54,7 +54,8 @@ pub trait LbMaps: Send {
 pub enum MapError {
     /// No room for another entry (E2BIG from a hash map).
     #[error(
-        "map {map} is full: it has room for {max_entries} entries; start readylb with --map-size {map}=N"
+        "map {map} is full: it has room for {max_entries} entries; a larger one takes `readylb cleanup` and a start with \
+         --map-size {map}=N"
     )]
     Full {
         /// Name of the map.

@@ -4,8 +4,8 @@ use std::{collections::HashMap, hash::Hash};
 
 use crate::source::Feed;
 
-/// Objects by identity. Several feeds may have the same object: what was said last holds, and when that feed no longer
-/// has it, the word of the one before holds again.
+/// Objects by identity. Several feeds may have the same object: that of the last feed holds, whenever it was said, so that
+/// the same objects have the same outcome.
 #[derive(Debug)]
 pub(super) struct Claims<K, T> {
     by_key: HashMap<K, Vec<Claim<T>>>,
@@ -35,28 +35,33 @@ impl<K: Clone + Eq + Hash, T: PartialEq> Claims<K, T> {
         self.by_key.get(key)?.last().map(|claim| (claim.feed, claim.list))
     }
 
+    /// The objects that several feeds have, in no order.
+    pub(super) fn contested(&self) -> impl Iterator<Item = &K> {
+        self.by_key.iter().filter(|(_, claims)| claims.len() > 1).map(|(key, _)| key)
+    }
+
     /// Every object that holds, in no order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         self.by_key.values().filter_map(|claims| claims.last()).map(|claim| &claim.object)
     }
 
     /// Takes a feed's word, and tells whether the object that holds is now another.
-    ///
-    /// A feed that repeats itself says nothing new: it does not become the last to have spoken, so a relist changes no
-    /// winner.
     pub(super) fn apply(&mut self, key: K, feed: Feed, list: u64, object: T) -> bool {
         let claims = self.by_key.entry(key).or_insert_with(|| Vec::with_capacity(1));
-        let own = claims.iter().position(|claim| claim.feed == feed);
-        if let Some(same) = own.filter(|&at| claims[at].object == object) {
-            claims[same].list = list;
-            return false;
+        let at = claims.partition_point(|claim| claim.feed < feed);
+        let is_last = at + 1 >= claims.len();
+        match claims.get_mut(at).filter(|claim| claim.feed == feed) {
+            Some(own) => {
+                let changed = own.object != object;
+                *own = Claim { feed, list, object };
+                changed && is_last
+            }
+            None => {
+                let changed = at == claims.len() && claims.last().is_none_or(|holds| holds.object != object);
+                claims.insert(at, Claim { feed, list, object });
+                changed
+            }
         }
-        let changed = claims.last().is_none_or(|holds| holds.object != object);
-        if let Some(at) = own {
-            claims.remove(at);
-        }
-        claims.push(Claim { feed, list, object });
-        changed
     }
 
     /// Takes a feed's word back, and tells whether the object that holds is now another, or gone.

@@ -2,6 +2,9 @@
 
 use std::{fmt, sync::Arc};
 
+/// The Service that leads to the API server itself, as `namespace/name`.
+pub const API_SERVER: &str = "default/kubernetes";
+
 /// Namespace and name; the namespace of an object that belongs to none is empty. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey {
@@ -19,7 +22,7 @@ impl ObjectKey {
 
     /// Whether a Service of this key leads to the API server itself.
     pub fn is_api_server(&self) -> bool {
-        (&*self.namespace, &*self.name) == ("default", "kubernetes")
+        API_SERVER.split_once('/') == Some((&*self.namespace, &*self.name))
     }
 }
 

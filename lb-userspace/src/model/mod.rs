@@ -11,7 +11,7 @@ pub mod store;
 
 pub use address::{Family, InvalidAddress, InvalidRange, parse_address, parse_range, unfit};
 pub use endpoint_slice::{AddressType, Conditions, Endpoint, EndpointSlice, Hints, SlicePort};
-pub use key::{Kind, ObjectKey, ObjectRef};
+pub use key::{API_SERVER, Kind, ObjectKey, ObjectRef};
 pub use node::{Host, Node};
 pub use protocol::Protocol;
 pub use service::{

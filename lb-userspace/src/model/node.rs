@@ -11,8 +11,8 @@ pub struct Node {
     pub key: ObjectKey,
     /// Value of the label `topology.kubernetes.io/zone`.
     pub zone: Option<Box<str>>,
-    /// `status.addresses[].address` of type InternalIP, as text, in the order of the object.
-    pub internal_ips: Vec<Box<str>>,
+    /// `status.addresses[].address` of type InternalIP, then those of type ExternalIP, as text, in the order of the object.
+    pub ips: Vec<Box<str>>,
 }
 
 impl Node {

@@ -13,6 +13,8 @@ pub struct Service {
     pub created: Option<i64>,
     /// Value of the label `service.kubernetes.io/service-proxy-name`.
     pub proxy_name: Option<Box<str>>,
+    /// It has the label `service.kubernetes.io/headless`, whatever its value.
+    pub headless: bool,
     /// `spec.type`.
     pub service_type: ServiceType,
     /// `spec.clusterIPs`, else `spec.clusterIP` alone, as text: `None` and the empty text included.

@@ -161,6 +161,19 @@ impl Store {
         self.slices_without_service.iter().filter_map(|reference| self.slices.get(reference))
     }
 
+    /// The objects that several feeds have; that of the last feed holds.
+    pub fn contested(&self) -> impl Iterator<Item = ObjectRef> {
+        let services = self.services.contested();
+        let services = services.map(|key| ObjectRef { kind: Kind::Service, key: key.clone() });
+        services.chain(self.slices.contested().cloned())
+    }
+
+    /// The slices whose Service does not exist, in no order.
+    pub fn slices_without_object(&self) -> impl Iterator<Item = &EndpointSlice> {
+        let orphans = self.slices_by_service.iter().filter(|(service, _)| self.service(service).is_none());
+        orphans.flat_map(|(_, slices)| slices).filter_map(|reference| self.slices.get(reference))
+    }
+
     /// The feeds, by number.
     pub fn feeds(&self) -> &[FeedState] {
         &self.feeds

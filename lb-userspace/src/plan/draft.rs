@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use lb_common::{
-    BackendSet, BackendState, BackendValue, ServiceValue, SlotKey, backend::state,
+    Address, BackendSet, BackendState, BackendValue, ServiceValue, SlotKey, backend::state,
     service::flags::DROP_WHEN_EMPTY,
 };
 
 use super::{Leftovers, Plan, PlanError, place};
 use crate::{
     desired::{EndpointSet, Frontend, NoBackends},
-    endpoints::Backend,
+    endpoints::{Backend, Selection},
     ids::{Exhausted, Ids, Next, ServicePort},
     maps::{Op, Record},
     model::ObjectKey,
@@ -45,27 +45,34 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Brings the frontends that share a set to it.
-    pub(super) fn set(&mut self, set: &EndpointSet, frontends: &[&Frontend]) -> Result<(), PlanError> {
+    /// Brings the frontends that share a set to it. Where they `keep` what they have, the backends of their present sets stay
+    /// in it.
+    pub(super) fn set(
+        &mut self,
+        set: &EndpointSet,
+        frontends: &[&Frontend],
+        keep: bool,
+    ) -> Result<(), PlanError> {
         let held: Vec<_> =
             frontends.iter().filter_map(|frontend| self.record.services().get(&frontend.key())).collect();
         let port = ServicePort { service: self.service.clone(), port: set.port.clone() };
         let service_id = self.ids.service(port, held.iter().map(|value| value.service_id))?;
         self.service_ids.push(service_id);
-        let (usable, draining) = (&set.selection.usable, &set.selection.draining);
-        let slots = usable.len() + draining.len();
+        let mut wanted = Wanted::new(&set.selection);
+        if keep {
+            held.iter().for_each(|value| wanted.keep(value, self.record));
+        }
+        let slots = wanted.chosen.len() + wanted.draining.len();
         if slots > usize::from(u16::MAX) {
             return Err(PlanError::TooManyEndpoints { port: set.port.name.clone(), count: slots });
         }
         let mut members = Vec::with_capacity(slots);
-        for backend in usable {
-            members.push(self.member(service_id, backend, state::ACTIVE)?);
+        for (place, flags) in wanted.chosen.iter().chain(&wanted.draining) {
+            members.push(self.member(service_id, *place, *flags)?);
         }
-        for backend in draining {
-            members.push(self.member(service_id, backend, 0)?);
-        }
-        let local = usable.iter().filter(|backend| backend.local).count();
-        let backend_set = self.block(&held, service_id, &members, as_count(usable.len()), as_count(local));
+        let local = wanted.chosen.iter().filter(|(_, flags)| flags & state::LOCAL != 0).count();
+        let count = as_count(wanted.chosen.len());
+        let backend_set = self.block(&held, service_id, &members, count, as_count(local));
         let flags = if set.no_backends() == NoBackends::Drop { DROP_WHEN_EMPTY } else { 0 };
         for frontend in frontends {
             let value = ServiceValue {
@@ -104,12 +111,14 @@ impl<'a> Draft<'a> {
         Plan { now, leftovers: self.leftovers }
     }
 
-    fn member(&mut self, service_id: u32, backend: &Backend, flags: u32) -> Result<BackendValue, Exhausted> {
-        let (address, port) = place(backend);
+    fn member(
+        &mut self,
+        service_id: u32,
+        (address, port): Place,
+        flags: u32,
+    ) -> Result<BackendValue, Exhausted> {
         let backend_id = self.ids.backend(service_id, address, port)?;
-        let draining = if backend.draining { state::DRAINING } else { 0 };
-        let local = if backend.local { state::LOCAL } else { 0 };
-        *self.states.entry(backend_id).or_default() |= flags | draining | local;
+        *self.states.entry(backend_id).or_default() |= flags;
         Ok(BackendValue { address, port, pad: 0, backend_id })
     }
 
@@ -151,6 +160,46 @@ impl<'a> Draft<'a> {
         if let Some(held) = held {
             self.leftovers.add(held, self.record);
         }
+    }
+}
+
+/// Where a backend listens.
+type Place = (Address, u16);
+
+/// The members of a set to be, each with its state.
+struct Wanted {
+    /// Node-local ones first.
+    chosen: Vec<(Place, u32)>,
+    draining: Vec<(Place, u32)>,
+}
+
+impl Wanted {
+    fn new(selection: &Selection) -> Self {
+        let flags = |backend: &Backend| {
+            let draining = if backend.draining { state::DRAINING } else { 0 };
+            let local = if backend.local { state::LOCAL } else { 0 };
+            draining | local
+        };
+        let chosen = selection.usable.iter().map(|it| (place(it), flags(it) | state::ACTIVE)).collect();
+        let draining = selection.draining.iter().map(|it| (place(it), flags(it))).collect();
+        Self { chosen, draining }
+    }
+
+    /// Adds the backends of a present set that are not chosen.
+    fn keep(&mut self, held: &ServiceValue, record: &Record) {
+        for (key, value) in record.block(held.set.block) {
+            let at = (value.address, value.port);
+            let is_chosen = self.chosen.iter().any(|(place, _)| *place == at);
+            let flags = record.states().get(&value.backend_id).map_or(0, |state| state.flags);
+            if !is_chosen && key.slot < held.set.count {
+                self.draining.retain(|(place, _)| *place != at);
+                self.chosen.push((at, flags | state::ACTIVE));
+            } else if !is_chosen && !self.draining.iter().any(|(place, _)| *place == at) {
+                self.draining.push((at, flags & !state::ACTIVE));
+            }
+        }
+        // Stable: the others stay in their order.
+        self.chosen.sort_by_key(|(_, flags)| flags & state::LOCAL == 0);
     }
 }
 

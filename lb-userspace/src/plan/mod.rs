@@ -53,9 +53,9 @@ pub enum PlanError {
 
 /// Brings the frontends of a Service to their desired state. It removes none: see [`removal`].
 ///
-/// Until every first list is `complete`, nothing shrinks: a frontend in the maps goes over only to a set that has every
-/// backend of its present one, and a new frontend is made only with a backend. An endpoint that is missing may be in a
-/// slice that has not come yet.
+/// Until every first list is `complete`, nothing shrinks: a frontend in the maps keeps every backend of its present set and
+/// gets the new ones beside them, and a new frontend is made only with a backend. An endpoint that is missing may be in
+/// a slice that has not come yet.
 ///
 /// The Service of the API server never goes over to an empty set: the agent would cut itself off, and could not hear
 /// of new endpoints.
@@ -73,12 +73,12 @@ pub fn service(
     for (frontend, set, withheld) in desired.frontends_of(key) {
         let held = record.services().get(&frontend.key());
         let cuts_off = key.is_api_server() && held.is_some() && set.selection.usable.is_empty();
-        if withheld.is_none() && !cuts_off && (complete || grows(record, held, &set.selection)) {
+        if withheld.is_none() && !cuts_off && (complete || brings_some(record, held, &set.selection)) {
             by_set.entry(frontend.set).or_insert_with(|| (set, Vec::new())).1.push(frontend);
         }
     }
     let mut draft = Draft::new(key, record, ids);
-    match by_set.into_values().try_for_each(|(set, frontends)| draft.set(set, &frontends)) {
+    match by_set.into_values().try_for_each(|(set, frontends)| draft.set(set, &frontends, !complete)) {
         Ok(()) => Ok(draft.finish()),
         Err(error) => {
             draft.abandon();
@@ -102,15 +102,16 @@ pub fn removal(frontend: &ServiceKey, record: &Record) -> Plan {
     plan
 }
 
-/// Whether a frontend loses nothing by going over to this set.
-fn grows(record: &Record, held: Option<&ServiceValue>, selection: &Selection) -> bool {
+/// Whether a frontend would gain something by going over to this set: a backend, or one that is chosen now and only drained.
+fn brings_some(record: &Record, held: Option<&ServiceValue>, selection: &Selection) -> bool {
     let Some(held) = held else { return !selection.usable.is_empty() };
-    let usable: HashSet<_> = selection.usable.iter().map(place).collect();
-    let draining: HashSet<_> = selection.draining.iter().map(place).collect();
-    record.block(held.set.block).all(|(key, value)| {
-        let place = (value.address, value.port);
-        usable.contains(&place) || (key.slot >= held.set.count && draining.contains(&place))
-    })
+    let places = |chosen: bool| -> HashSet<_> {
+        let slots = record.block(held.set.block).filter(|(key, _)| chosen == (key.slot < held.set.count));
+        slots.map(|(_, value)| (value.address, value.port)).collect()
+    };
+    let (chosen, draining) = (places(true), places(false));
+    selection.usable.iter().any(|backend| !chosen.contains(&place(backend)))
+        || selection.draining.iter().map(place).any(|it| !chosen.contains(&it) && !draining.contains(&it))
 }
 
 /// Where a backend listens, as maps have it.

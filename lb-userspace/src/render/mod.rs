@@ -162,9 +162,18 @@ impl Document {
             let message = format!("{} has no kubernetes.io/service-name label", slice.reference());
             SkippedView { service: None, reason: reason.name().to_owned(), message }
         }));
+        document.skipped.extend(store.slices_without_object().map(|slice| {
+            let reason = Verdict::NoSuchService;
+            let service = slice.service_key().map(|key| key.to_string());
+            let message = format!("{}: {}", slice.reference(), reason.describe());
+            SkippedView { service, reason: reason.name().to_owned(), message }
+        }));
         let mut warnings = store.warnings();
         warnings.extend(desired.warnings().map(|(key, message)| {
             Warning::new(&ObjectRef { kind: Kind::Service, key: key.clone() }, message)
+        }));
+        warnings.extend(store.contested().map(|object| {
+            Warning::new(&object, "several sources have the object, and that of the last of them is used")
         }));
         document.warnings.extend(warnings);
         document.frontends.sort();
@@ -172,6 +181,8 @@ impl Document {
         // A Service port can exclude an endpoint once for each policy.
         document.excluded.dedup();
         document.skipped.sort();
+        // Addresses can be listed twice.
+        document.skipped.dedup();
         document
     }
 

@@ -138,7 +138,7 @@ fn facts(frontend: &FrontendView) -> Vec<String> {
         frontend
             .inside_backends
             .as_ref()
-            .map(|inside| format!("for clients of the cluster {}", inside.len())),
+            .map(|inside| format!("{} backends for clients of the cluster", inside.len())),
         frontend.topology.clone(),
         frontend.withheld.as_ref().map(|reason| format!("not in the datapath ({reason})")),
     ];

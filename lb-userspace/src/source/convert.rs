@@ -30,6 +30,8 @@ pub(super) mod api {
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// Label of a Service: the proxy that serves it, where it is not the default one.
 const SERVICE_PROXY_NAME: &str = "service.kubernetes.io/service-proxy-name";
+/// Label of a Service that no proxy is to serve, whatever its value.
+const HEADLESS: &str = "service.kubernetes.io/headless";
 /// Label of a Node: its zone.
 const ZONE: &str = "topology.kubernetes.io/zone";
 /// Annotation of Endpoints: `truncated` where the Service has more than the 1,000 addresses that fit.
@@ -132,15 +134,13 @@ fn service(api: core::Service) -> Service {
     let ingress = api.status.and_then(|status| status.load_balancer).and_then(|balancer| balancer.ingress);
     let load_balancer_ips =
         numbered(ingress).filter_map(|(i, ingress)| load_balancer_ip(i, ingress, &mut warnings)).collect();
+    let mut labels = api.metadata.labels.unwrap_or_default();
     let cluster_ips = spec.cluster_ips.filter(|ips| !ips.is_empty());
     Service {
         key,
         created: api.metadata.creation_timestamp.map(|time| time.0.as_second()),
-        proxy_name: api
-            .metadata
-            .labels
-            .and_then(|mut labels| labels.remove(SERVICE_PROXY_NAME))
-            .map(Into::into),
+        headless: labels.contains_key(HEADLESS),
+        proxy_name: labels.remove(SERVICE_PROXY_NAME).map(Into::into),
         service_type,
         cluster_ips: boxed(cluster_ips.or_else(|| Some(vec![spec.cluster_ip?]))),
         external_ips: boxed(spec.external_ips),
@@ -225,7 +225,7 @@ fn load_balancer_ip(
 
 fn node(api: core::Node) -> Node {
     let addresses = api.status.and_then(|status| status.addresses).unwrap_or_default();
-    let internal = addresses.into_iter().filter(|address| address.type_ == "InternalIP");
+    let of_type = |name: &'static str| addresses.iter().filter(move |address| address.type_ == name);
     Node {
         key: key::<core::Node>(&api.metadata),
         zone: api
@@ -234,7 +234,10 @@ fn node(api: core::Node) -> Node {
             .and_then(|mut labels| labels.remove(ZONE))
             .filter(|zone| !zone.is_empty())
             .map(Into::into),
-        internal_ips: internal.map(|address| address.address.into()).collect(),
+        ips: of_type("InternalIP")
+            .chain(of_type("ExternalIP"))
+            .map(|it| it.address.as_str().into())
+            .collect(),
     }
 }
 
@@ -271,7 +274,7 @@ fn endpoint(api: discovery::Endpoint, namespace: &str) -> Endpoint {
             serving: conditions.serving.unwrap_or(true),
             terminating: conditions.terminating.unwrap_or(false),
         },
-        node: api.node_name.map(Into::into),
+        node: api.node_name.filter(|name| !name.is_empty()).map(Into::into),
         zone: api.zone.map(Into::into),
         hints: api.hints.map(|hints| Arc::new(self::hints(hints))),
         target: pod(api.target_ref, namespace),

@@ -16,7 +16,7 @@ fn node(name: &str, zone: &str) -> Value {
 
 fn zone(following: &Following) -> Option<&str> {
     let [Object::Node(node)] = &following.node.objects.values().collect::<Vec<_>>()[..] else { return None };
-    assert_eq!(node.internal_ips, ["192.168.10.11".into()]);
+    assert_eq!(node.ips, ["192.168.10.11".into()]);
     node.zone.as_deref()
 }
 

@@ -10,11 +10,12 @@ use serde::Serialize;
 
 use super::super::{Failure, Location, Output, block_on, json, print};
 use crate::{
-    admin::client,
+    admin::{client, status::AgentStatus},
     datapath::schema_folder,
     desired::FrontendKind,
     maps::{MapError, PinnedMaps},
-    model::Protocol,
+    model::{API_SERVER, Protocol},
+    reconcile::Status,
     render::{
         Document, FrontendView, SkippedView,
         table::{skipped_table, warnings_table},
@@ -46,7 +47,7 @@ struct Row {
     /// Who takes new connections, by the maps.
     backends: Vec<RowBackend>,
     /// Where maps and desired state differ.
-    note: Option<&'static str>,
+    note: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -58,9 +59,10 @@ struct RowBackend {
 
 pub(super) fn run(location: &Location, output: Output) -> Result<(), Failure> {
     let document = block_on(client::get::<Document>(&location.admin_socket, "/v1/render"))??;
+    let status = block_on(client::get::<AgentStatus>(&location.admin_socket, "/v1/status"))??.reconciler;
     let held = Held::read(&PinnedMaps::open(&schema_folder(&location.bpf_root))?)?;
     let report = Report {
-        frontends: rows(&document.frontends, held),
+        frontends: rows(&document.frontends, held, &status),
         skipped: document.skipped,
         warnings: document.warnings,
     };
@@ -93,8 +95,8 @@ impl Held {
     }
 }
 
-fn rows(desired: &[FrontendView], Held(mut held): Held) -> Vec<Row> {
-    let mut rows: Vec<Row> = desired.iter().map(|view| row(view, held.remove(&key(view)))).collect();
+fn rows(desired: &[FrontendView], Held(mut held): Held, status: &Status) -> Vec<Row> {
+    let mut rows: Vec<Row> = desired.iter().map(|view| row(view, held.remove(&key(view)), status)).collect();
     let mut unknown: Vec<_> = held.into_iter().collect();
     unknown.sort_unstable_by_key(|(key, _)| *key);
     rows.extend(unknown.into_iter().map(|(key, backends)| Row {
@@ -106,22 +108,22 @@ fn rows(desired: &[FrontendView], Held(mut held): Held) -> Vec<Row> {
         protocol: Protocol::from_number(key.proto),
         programmed: true,
         backends: backends.into_iter().map(|it| backend(it, None)).collect(),
-        note: Some("in the maps only (it goes when every source has completed its first list)"),
+        note: Some("in the maps only (it goes when every source has completed its first list)".to_owned()),
     }));
     rows
 }
 
-fn row(view: &FrontendView, held: Option<Vec<SocketAddr>>) -> Row {
+fn row(view: &FrontendView, held: Option<Vec<SocketAddr>>, status: &Status) -> Row {
     let mut wanted: Vec<_> = view.backends.iter().map(|it| SocketAddr::new(it.address, it.port)).collect();
     let note = match &held {
-        None if view.withheld.is_some() => Some("kept out of the maps (see below)"),
-        None => Some("not in the maps (readylb status says why)"),
-        Some(held) if held.is_empty() && wanted.is_empty() => Some("no usable endpoint"),
+        None if view.withheld.is_some() => Some("kept out of the maps (see below)".to_owned()),
+        None => Some(format!("not in the maps ({})", why_not(view, status))),
+        Some(held) if held.is_empty() && wanted.is_empty() => Some("no usable endpoint".to_owned()),
         Some(held) => {
             let mut held = held.clone();
             held.sort_unstable();
             wanted.sort_unstable();
-            (held != wanted).then_some("not yet as desired in the maps (readylb status says why)")
+            (held != wanted).then(|| format!("not as desired in the maps ({})", why_not(view, status)))
         }
     };
     let endpoint = |address: SocketAddr| {
@@ -139,6 +141,20 @@ fn row(view: &FrontendView, held: Option<Vec<SocketAddr>>) -> Row {
         backends: held.unwrap_or_default().into_iter().map(|it| backend(it, endpoint(it))).collect(),
         note,
     }
+}
+
+/// Why the maps differ from the desired state.
+fn why_not(view: &FrontendView, status: &Status) -> String {
+    if let Some(error) = status.errors.get(&format!("Service {}", view.service)) {
+        return error.clone();
+    }
+    if !status.complete {
+        return "until every source has completed its first list nothing shrinks".to_owned();
+    }
+    if view.service == API_SERVER && view.backends.is_empty() {
+        return "the API server keeps its last usable endpoints".to_owned();
+    }
+    "not yet; look again".to_owned()
 }
 
 fn backend(address: SocketAddr, endpoint: Option<String>) -> RowBackend {
@@ -171,7 +187,7 @@ fn lines(row: &Row) -> Vec<[String; 6]> {
         row.kind.map_or_else(|| "-".to_owned(), |kind| kind.to_string()),
         format!("{}/{protocol}", SocketAddr::new(row.address, row.port)),
     ];
-    let mut notes = row.note.map(str::to_owned);
+    let mut notes = row.note.clone();
     let mut backends: Vec<_> = row
         .backends
         .iter()

@@ -111,30 +111,33 @@ fn e17_a_deletion_needs_the_identity_only() {
 }
 
 #[test]
-fn of_two_feeds_with_one_object_the_last_to_say_something_new_wins() {
-    let mut store = store();
+fn of_two_feeds_with_one_object_the_last_feed_wins_whenever_it_spoke() {
     let (of_cluster, of_files) = (web_slice(&[BACKEND_1]), web_slice(&[BACKEND_2]));
     let holds = |store: &Store| store.slices_of(&web().key).first().map(|slice| (*slice).clone());
+    let events = [apply(CLUSTER, of_cluster.clone()), apply(FILES, of_files.clone())];
+    for order in [events.clone(), [events[1].clone(), events[0].clone()]] {
+        let mut store = store();
+        assert_eq!(touched(&mut store, order), ["default/web"]);
+        assert_eq!(holds(&store), Some(of_files.clone()));
+        assert_eq!(store.contested().collect::<Vec<_>>(), [of_files.reference()]);
 
-    touched(&mut store, [apply(CLUSTER, of_cluster.clone()), apply(FILES, of_files.clone())]);
-    assert_eq!(holds(&store), Some(of_files.clone()));
+        // Something new from the other feed changes nothing.
+        let newer = web_slice(&[BACKEND_1, BACKEND_2]);
+        assert!(touched(&mut store, [apply(CLUSTER, newer.clone())]).is_empty());
+        assert_eq!(holds(&store), Some(of_files.clone()));
 
-    // A repetition is no news.
-    assert!(touched(&mut store, [apply(CLUSTER, of_cluster.clone())]).is_empty());
-    assert_eq!(holds(&store), Some(of_files.clone()));
+        // What disappears from the other feed does not take it away.
+        let empty_list = [on(CLUSTER, Event::ListStarted), on(CLUSTER, Event::ListComplete)];
+        assert!(touched(&mut store, empty_list).is_empty());
+        assert_eq!(holds(&store), Some(of_files.clone()));
 
-    // What disappears from the other feed does not take it away.
-    let empty_list = [on(CLUSTER, Event::ListStarted), on(CLUSTER, Event::ListComplete)];
-    assert!(touched(&mut store, empty_list).is_empty());
-    assert_eq!(holds(&store), Some(of_files.clone()));
-
-    // Without the winner, the other one holds again.
-    touched(&mut store, [apply(CLUSTER, of_cluster.clone()), apply(FILES, of_files.clone())]);
-    assert_eq!(holds(&store), Some(of_cluster.clone()));
-    assert_eq!(touched(&mut store, [delete(CLUSTER, of_cluster)]), ["default/web"]);
-    assert_eq!(holds(&store), Some(of_files.clone()));
-    assert_eq!(touched(&mut store, [delete(FILES, of_files)]), ["default/web"]);
-    assert_eq!(holds(&store), None);
+        // Without the winner, the other one holds.
+        assert!(touched(&mut store, [apply(CLUSTER, newer.clone())]).is_empty());
+        assert_eq!(touched(&mut store, [delete(FILES, of_files.clone())]), ["default/web"]);
+        assert_eq!(holds(&store), Some(newer.clone()));
+        assert_eq!(touched(&mut store, [delete(CLUSTER, newer)]), ["default/web"]);
+        assert_eq!(holds(&store), None);
+    }
 }
 
 #[test]

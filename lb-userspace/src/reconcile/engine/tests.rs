@@ -431,7 +431,7 @@ fn a_full_map_keeps_the_earlier_set_and_names_itself() {
     agent.settle();
     let before = agent.maps.holds();
     agent.say(apply(SLICES, web_slice(&[BACKEND_1, BACKEND_2, BACKEND_3])));
-    let full = "map BACKENDS is full: it has room for 4 entries; start readylb with --map-size BACKENDS=N";
+    let full = "map BACKENDS is full: it has room for 4 entries; a larger one takes `readylb cleanup` and a start with --map-size BACKENDS=N";
     assert_eq!(agent.engine.status().errors, BTreeMap::from([("Service default/web".into(), full.into())]));
     assert_eq!(agent.shown(), ["10.96.0.50:80/TCP -> 10.244.1.21:8080 10.244.2.22:8080"]);
     assert_eq!(agent.maps.holds(), before, "nothing of the new set is left");
@@ -519,7 +519,9 @@ fn a_service_is_written_whole_or_not_at_all() {
     assert!(agent.shown().is_empty());
     assert_eq!(
         agent.error(),
-        ["map SERVICES is full: it has room for 2 entries; start readylb with --map-size SERVICES=N"]
+        [
+            "map SERVICES is full: it has room for 2 entries; a larger one takes `readylb cleanup` and a start with --map-size SERVICES=N"
+        ]
     );
     // It was in reach of packets for a moment, so its slots stay for the grace period.
     assert_eq!(agent.maps.holds().backends.len(), 1);

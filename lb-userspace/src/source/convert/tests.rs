@@ -87,6 +87,7 @@ fn a_service_keeps_what_a_proxy_obeys() {
         key: ObjectKey::new("shop", "web"),
         created: Some(60),
         proxy_name: Some("other".into()),
+        headless: false,
         service_type: ServiceType::LoadBalancer,
         cluster_ips: vec!["10.96.0.50".into(), "2001:db8:f0::50".into()],
         external_ips: vec!["192.0.2.20".into()],
@@ -185,20 +186,20 @@ fn a_node_has_a_zone_and_addresses_and_no_namespace() {
         },
         "status": {"addresses": [
             {"type": "Hostname", "address": "node-a"},
-            {"type": "InternalIP", "address": "192.168.50.11"},
             {"type": "ExternalIP", "address": "203.0.113.11"},
+            {"type": "InternalIP", "address": "192.168.50.11"},
             {"type": "InternalIP", "address": "2001:db8::11"},
         ]},
     });
     let want = Node {
         key: ObjectKey::new("", "node-a"),
         zone: Some("zone-1".into()),
-        internal_ips: vec!["192.168.50.11".into(), "2001:db8::11".into()],
+        ips: vec!["192.168.50.11".into(), "2001:db8::11".into(), "203.0.113.11".into()],
     };
     assert_eq!(want.reference().to_string(), "Node node-a");
     assert_eq!(read::<api::Node>(api), [Object::Node(want)]);
     let bare = json!({"metadata": {"name": "node-a", "labels": {"topology.kubernetes.io/zone": ""}}});
-    let want = Node { key: ObjectKey::new("", "node-a"), zone: None, internal_ips: vec![] };
+    let want = Node { key: ObjectKey::new("", "node-a"), zone: None, ips: vec![] };
     assert_eq!(read::<api::Node>(bare), [Object::Node(want)]);
 }
 

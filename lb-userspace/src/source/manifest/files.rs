@@ -97,6 +97,10 @@ impl Files {
                 read_text(File::open(&path)?)
             });
             let last_good = self.files.remove(&path).and_then(|file| file.good);
+            // Deleted between the two looks at it: that is no failure.
+            if read.is_err() && fs::symlink_metadata(&path).is_err() {
+                continue;
+            }
             self.files.insert(path.clone(), Manifest::new(&path, stamp, read, last_good));
         }
         Ok(())
