@@ -67,15 +67,13 @@ pub(super) fn parse(text: &str, file: &str) -> Result<Parsed, Vec<DocumentError>
     let file: Arc<str> = file.into();
     let mut document = 0;
     for chunk in Chunk::split(text) {
-        let (values, broken) = chunk.values();
-        for value in values {
-            document += 1;
-            reader.read(value, &Origin { file: file.clone(), document, item: None }, None);
-        }
-        if let Some(cause) = broken {
+        for value in chunk.values() {
             document += 1;
             let origin = Origin { file: file.clone(), document, item: None };
-            reader.errors.push(DocumentError { origin, object: chunk.guess_object(), cause });
+            match value {
+                Ok(value) => reader.read(value, &origin, None),
+                Err(cause) => reader.fail(&origin, chunk.guess_object(), cause),
+            }
         }
     }
     if reader.errors.is_empty() { Ok(reader.parsed) } else { Err(reader.errors) }

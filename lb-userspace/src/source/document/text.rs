@@ -36,16 +36,16 @@ impl<'a> Chunk<'a> {
         chunks
     }
 
-    /// The documents (several, where JSON objects follow one another), and what is wrong with the text after them.
-    pub(super) fn values(&self) -> (Vec<Value>, Option<String>) {
+    /// The documents (several, where JSON objects follow one another), each as it is asked for; last, what is wrong with
+    /// the text after them.
+    pub(super) fn values(&self) -> Box<dyn Iterator<Item = Result<Value, String>> + 'a> {
         let (json, skipped) = self.without_marker();
         if json.trim_start().starts_with('{') {
-            return json_values(json, self.line_offset + skipped);
+            return Box::new(json_values(json, self.line_offset + skipped));
         }
-        match serde_saphyr::from_str_with_options(self.text, self.yaml_options()) {
-            Ok(value) => (vec![value], None),
-            Err(error) => (Vec::new(), Some(yaml_error(&error, self.line_offset))),
-        }
+        let value = serde_saphyr::from_str_with_options(self.text, self.yaml_options());
+        let line_offset = self.line_offset;
+        Box::new(std::iter::once(value.map_err(|error| yaml_error(&error, line_offset))))
     }
 
     /// Kind and name as they stand in text that cannot be parsed: for a report only.
@@ -98,20 +98,23 @@ fn indent(line: &str) -> usize {
     line.len() - line.trim_start().len()
 }
 
-fn json_values(text: &str, line_offset: usize) -> (Vec<Value>, Option<String>) {
-    let mut values = Vec::new();
-    for value in serde_json::Deserializer::from_str(text).into_iter() {
-        match value {
-            Ok(value) => values.push(value),
-            Err(error) => {
-                let (line, column) = (error.line(), error.column());
-                let message = error.to_string();
-                let message = message.trim_end_matches(&format!(" at line {line} column {column}"));
-                return (values, Some(format!("{message} at line {}, column {column}", line_offset + line)));
-            }
+/// What is broken ends the text: nobody knows where the next value would begin.
+fn json_values(text: &str, line_offset: usize) -> impl Iterator<Item = Result<Value, String>> {
+    let mut values = serde_json::Deserializer::from_str(text).into_iter();
+    let mut is_broken = false;
+    std::iter::from_fn(move || {
+        if is_broken {
+            return None;
         }
-    }
-    (values, None)
+        let value = values.next()?;
+        is_broken = value.is_err();
+        Some(value.map_err(|error| {
+            let (line, column) = (error.line(), error.column());
+            let message = error.to_string();
+            let message = message.trim_end_matches(&format!(" at line {line} column {column}"));
+            format!("{message} at line {}, column {column}", line_offset + line)
+        }))
+    })
 }
 
 fn yaml_error(error: &serde_saphyr::Error, line_offset: usize) -> String {
