@@ -114,7 +114,8 @@ pub struct Reason {
 /// Chooses among the endpoints in a Service's slices. The result does not depend on the order of slices or endpoints.
 pub fn select(query: &Query<'_>, slices: &[&EndpointSlice]) -> Selection {
     let (judged, topology) = judge(query, slices);
-    let mut selection = Selection { topology, ..Selection::default() };
+    let usable = Vec::with_capacity(judged.len());
+    let mut selection = Selection { usable, topology, ..Selection::default() };
     for Judged { endpoint, port, outcome, .. } in judged {
         let excluded = |Reason { verdict, message }| Excluded {
             address: endpoint.address_text(),
@@ -135,6 +136,8 @@ pub fn select(query: &Query<'_>, slices: &[&EndpointSlice]) -> Selection {
     selection.usable.sort_by_key(|backend| !backend.local);
     selection.draining.sort_by_key(|backend| !backend.local);
     selection.excluded.sort();
+    // It stays for as long as the Service does.
+    selection.usable.shrink_to_fit();
     selection
 }
 

@@ -7,7 +7,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, hash_map::Entry};
+use std::collections::{BTreeMap, HashMap, btree_map, hash_map::Entry};
 
 use lb_common::{Address, Settings};
 
@@ -30,9 +30,9 @@ pub struct ServicePort {
 pub struct Ids {
     services: HashMap<ServicePort, u32>,
     /// Service ids of [`Ids::services`]. An id in the maps that is not here was found there and has no owner yet.
-    owned: HashMap<u32, ServicePort>,
+    owned: BTreeMap<u32, ServicePort>,
     /// Service id → address and port → backend id.
-    backends: HashMap<u32, HashMap<(Address, u16), u32>>,
+    backends: BTreeMap<u32, HashMap<(Address, u16), u32>>,
     next: Next,
 }
 
@@ -65,7 +65,7 @@ impl Ids {
             backend: settings.next_backend_id.max(after(used_backends.max())),
             block: settings.next_block.max(1),
         };
-        let mut backends: HashMap<u32, HashMap<_, _>> = HashMap::new();
+        let mut backends: BTreeMap<u32, HashMap<_, _>> = BTreeMap::new();
         for value in record.services().values() {
             let slots =
                 record.block(value.set.block).map(|(_, slot)| ((slot.address, slot.port), slot.backend_id));
@@ -145,7 +145,7 @@ impl Ids {
 
     /// Forgets a service id that no frontend has, and those of its backends that no slot holds.
     pub fn forget_unused(&mut self, service_id: u32, record: &Record) {
-        let Entry::Occupied(mut backends) = self.backends.entry(service_id) else {
+        let btree_map::Entry::Occupied(mut backends) = self.backends.entry(service_id) else {
             self.disown(service_id, record);
             return;
         };

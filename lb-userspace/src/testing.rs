@@ -77,7 +77,7 @@ pub(crate) fn web_slice(addresses: &[&str]) -> EndpointSlice {
 /// An endpoint that is ready, on no node.
 pub(crate) fn endpoint(address: &str) -> Endpoint {
     Endpoint {
-        addresses: vec![parse_address(address)],
+        address: Some(parse_address(address)),
         conditions: Conditions { ready: true, serving: true, terminating: false },
         node: None,
         zone: None,

@@ -1,6 +1,6 @@
 //! The desired state of the whole, and who gets an address that two Services claim.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, hash_map::Entry};
+use std::collections::{BTreeSet, HashMap, hash_map::Entry};
 
 use lb_common::{ServiceKey, Verdict};
 
@@ -11,13 +11,15 @@ use crate::model::ObjectKey;
 /// there are.
 #[derive(Debug, Default)]
 pub struct Desired {
-    services: BTreeMap<ObjectKey, ServiceDesired>,
+    /// Not ordered: comparing names down a large tree costs more than all else that a change costs.
+    services: HashMap<ObjectKey, ServiceDesired>,
     /// Who claims an address, port and protocol; the first one has it.
     claims: HashMap<ServiceKey, Vec<Claim>>,
     frontends: usize,
     programmable: usize,
     /// Services with warnings of their own.
     warned: BTreeSet<ObjectKey>,
+    warnings: usize,
 }
 
 /// A frontend that claims its key, in order of precedence: kind, then the older object, then the name, then the place in
@@ -29,6 +31,8 @@ struct Claim {
     created: Option<i64>,
     service: ObjectKey,
     index: usize,
+    /// The frontend is kept out of the datapath, also where it is the first. Comes last: it decides nothing.
+    withheld: bool,
 }
 
 impl Desired {
@@ -55,7 +59,7 @@ impl Desired {
         self.services.get(key)
     }
 
-    /// Every Service, by namespace and name.
+    /// Every Service, in no order.
     pub fn services(&self) -> impl Iterator<Item = (&ObjectKey, &ServiceDesired)> {
         self.services.iter()
     }
@@ -73,8 +77,7 @@ impl Desired {
     /// The Service whose frontend belongs into the datapath under this key.
     pub fn winner(&self, key: &ServiceKey) -> Option<&ObjectKey> {
         let first = self.claims.get(key)?.first()?;
-        let frontend = self.services.get(&first.service)?.frontends.get(first.index)?;
-        frontend.withheld.is_none().then_some(&first.service)
+        (!first.withheld).then_some(&first.service)
     }
 
     /// The frontends of a Service, each with its endpoints and with why it is kept out of the datapath, if it is.
@@ -96,6 +99,11 @@ impl Desired {
         let services = self.warned.iter().filter_map(|key| self.services.get_key_value(key));
         services
             .flat_map(|(key, service)| service.warnings.iter().map(move |message| (key, message.as_str())))
+    }
+
+    /// Number of [`Desired::warnings`].
+    pub const fn warning_count(&self) -> usize {
+        self.warnings
     }
 
     fn taken(&self, key: &ObjectKey, index: usize, frontend: &Frontend) -> Option<Withheld> {
@@ -120,6 +128,7 @@ impl Desired {
         self.warned.remove(key);
         let Some(service) = self.services.remove(key) else { return };
         self.frontends -= service.frontends.len();
+        self.warnings -= service.warnings.len();
         for frontend in &service.frontends {
             if let Entry::Occupied(mut claims) = self.claims.entry(frontend.key()) {
                 claims.get_mut().retain(|claim| claim.service != *key);
@@ -135,6 +144,7 @@ impl Desired {
             self.warned.insert(key.clone());
         }
         self.frontends += service.frontends.len();
+        self.warnings += service.warnings.len();
         for (index, frontend) in service.frontends.iter().enumerate() {
             let claim = Claim {
                 kind: frontend.kind.precedence(),
@@ -142,6 +152,7 @@ impl Desired {
                 created: service.created,
                 service: key.clone(),
                 index,
+                withheld: frontend.withheld.is_some(),
             };
             let claims = self.claims.entry(frontend.key()).or_default();
             let at = claims.partition_point(|other| *other < claim);

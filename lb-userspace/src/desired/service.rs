@@ -56,6 +56,9 @@ pub fn compile(
             out.skip(reason, message);
         }
     }
+    // Most Services have one of each, for as long as they exist.
+    out.sets.shrink_to_fit();
+    out.frontends.shrink_to_fit();
     out
 }
 

@@ -58,7 +58,7 @@ impl<'a> Candidate<'a> {
             let message = format!("{}: {message}", slice.reference());
             Reason { verdict, message: message.into() }
         };
-        let address = match endpoint.addresses.first() {
+        let address = match &endpoint.address {
             Some(Ok(address)) => *address,
             Some(Err(invalid)) => return Err(exclude(Verdict::InvalidAddress, invalid.to_string())),
             None => return Err(exclude(Verdict::InvalidAddress, "an endpoint without addresses".into())),

@@ -276,7 +276,7 @@ fn b71_e14_addresses_that_no_endpoint_can_have_are_left_out_and_the_others_kept(
         assert_eq!(excluded(&selection), [(text, Verdict::InvalidAddress)]);
     }
     let mut none = endpoint(BACKEND_1);
-    none.addresses.clear();
+    none.address = None;
     assert_eq!(
         excluded(&http(Policy::Cluster, &[web_slice(&[]).with(none)])),
         [("", Verdict::InvalidAddress)]

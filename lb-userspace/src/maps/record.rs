@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, hash_map::Entry};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use lb_common::{BackendState, BackendValue, ServiceKey, ServiceValue, Settings, SlotKey};
 
@@ -11,25 +11,32 @@ use super::{Op, Snapshot};
 
 /// What the maps hold: read back once at the start, then kept up with every operation that was carried out. A failed
 /// operation changes neither, so the two never differ.
+///
+/// What is keyed by numbers that the agent gives out itself is ordered by them. They ascend, so that what belongs to
+/// one Service is close together in memory, however many others there are.
 #[derive(Debug, Default)]
 pub struct Record {
     services: HashMap<ServiceKey, ServiceValue>,
-    /// Ordered, so that the slots of a block are one range.
+    /// The slots of a block are one range.
     backends: BTreeMap<SlotKey, BackendValue>,
-    states: HashMap<u32, BackendState>,
+    states: BTreeMap<u32, BackendState>,
     settings: Settings,
     /// Block → frontends that lead to it.
-    block_users: HashMap<u32, usize>,
-    /// Service id → frontends that have it.
-    frontends: HashMap<u32, BTreeSet<ServiceKey>>,
+    block_users: BTreeMap<u32, u32>,
+    /// Frontends, each behind its service id.
+    frontends: BTreeSet<(u32, ServiceKey)>,
     /// Backend id → slots that hold it.
-    holders: HashMap<u32, usize>,
+    holders: BTreeMap<u32, u32>,
 }
 
 impl Record {
     /// Takes over what was found in the maps.
     pub fn adopt(snapshot: Snapshot) -> Self {
-        let mut record = Self { settings: snapshot.settings, states: snapshot.states, ..Self::default() };
+        let mut record = Self {
+            settings: snapshot.settings,
+            states: snapshot.states.into_iter().collect(),
+            ..Self::default()
+        };
         for (key, value) in snapshot.services {
             record.apply(&Op::PutService(key, value));
         }
@@ -46,7 +53,7 @@ impl Record {
                 self.remove_service(&key);
                 self.services.insert(key, value);
                 *self.block_users.entry(value.set.block).or_default() += 1;
-                self.frontends.entry(value.service_id).or_default().insert(key);
+                self.frontends.insert((value.service_id, key));
             }
             Op::DeleteService(key) => self.remove_service(&key),
             Op::PutBackend(key, value) => {
@@ -110,7 +117,7 @@ impl Record {
     }
 
     /// The state of every backend.
-    pub const fn states(&self) -> &HashMap<u32, BackendState> {
+    pub const fn states(&self) -> &BTreeMap<u32, BackendState> {
         &self.states
     }
 
@@ -126,29 +133,25 @@ impl Record {
 
     /// The frontends that have the service id.
     pub fn frontends(&self, service_id: u32) -> impl Iterator<Item = &ServiceValue> {
-        let keys = self.frontends.get(&service_id).into_iter().flatten();
-        keys.filter_map(|key| self.services.get(key))
+        let first = (service_id, ServiceKey { address: [0; 16], port: 0, proto: 0, scope: 0 });
+        let keys = self.frontends.range(first..).take_while(move |(id, _)| *id == service_id);
+        keys.filter_map(|(_, key)| self.services.get(key))
     }
 
     /// Number of slots that hold the backend.
-    pub fn holders(&self, backend_id: u32) -> usize {
+    pub fn holders(&self, backend_id: u32) -> u32 {
         self.holders.get(&backend_id).copied().unwrap_or_default()
     }
 
     fn remove_service(&mut self, key: &ServiceKey) {
         let Some(old) = self.services.remove(key) else { return };
         decrement(&mut self.block_users, old.set.block);
-        if let Entry::Occupied(mut frontends) = self.frontends.entry(old.service_id) {
-            frontends.get_mut().remove(key);
-            if frontends.get().is_empty() {
-                frontends.remove();
-            }
-        }
+        self.frontends.remove(&(old.service_id, *key));
     }
 }
 
 /// A count of zero has no entry, so that what has gone leaves nothing behind.
-fn decrement(counts: &mut HashMap<u32, usize>, key: u32) {
+fn decrement(counts: &mut BTreeMap<u32, u32>, key: u32) {
     if let Some(count) = counts.get_mut(&key) {
         *count -= 1;
         if *count == 0 {

@@ -12,7 +12,7 @@ pub struct EndpointSlice {
     /// Namespace and name.
     pub key: ObjectKey,
     /// Name of the Service in the same namespace: the label `kubernetes.io/service-name`, never empty.
-    pub service: Option<Box<str>>,
+    pub service: Option<Arc<str>>,
     /// `addressType`.
     pub address_type: AddressType,
     /// `ports`.
@@ -31,8 +31,8 @@ impl EndpointSlice {
 
     /// The Service that the slice belongs to: always one of its own namespace.
     pub fn service_key(&self) -> Option<ObjectKey> {
-        let name = self.service.as_deref()?;
-        Some(ObjectKey { namespace: self.key.namespace.clone(), name: name.into() })
+        let name = self.service.clone()?;
+        Some(ObjectKey { namespace: self.key.namespace.clone(), name })
     }
 }
 
@@ -86,9 +86,9 @@ pub struct SlicePort {
 /// One of a slice's `endpoints`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    /// `addresses`, which the API defines as fungible: the first one is used. Text that is no address is kept, for
-    /// the report of what is left out.
-    pub addresses: Vec<Result<IpAddr, InvalidAddress>>,
+    /// The first of `addresses`, which the API defines as fungible, if there is one. Text that is no address is kept,
+    /// for the report of what is left out.
+    pub address: Option<Result<IpAddr, InvalidAddress>>,
     /// `conditions`.
     pub conditions: Conditions,
     /// `nodeName`.
@@ -105,7 +105,7 @@ impl Endpoint {
     /// The address that counts, or the text that is none: of those that an endpoint has, the API calls any as good as the
     /// other.
     pub fn address_text(&self) -> Box<str> {
-        match self.addresses.first() {
+        match &self.address {
             Some(Ok(address)) => address.to_string().into(),
             Some(Err(invalid)) => invalid.text.clone(),
             None => "".into(),

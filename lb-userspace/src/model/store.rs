@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{
     EndpointSlice, Host, Kind, Node, Object, ObjectKey, ObjectRef, Service, Warning, claims::Claims,
@@ -24,8 +24,10 @@ pub struct Store {
     hosts: Claims<ObjectKey, Host>,
     slices_by_service: HashMap<ObjectKey, BTreeSet<ObjectRef>>,
     slices_without_service: BTreeSet<ObjectRef>,
-    /// Objects that carry warnings.
-    warned: BTreeSet<ObjectRef>,
+    /// Objects that carry warnings, and how many.
+    warned: BTreeMap<ObjectRef, usize>,
+    /// The sum of them.
+    warnings: usize,
     /// Services whose object or slices have changed since they were last taken.
     dirty: BTreeSet<ObjectKey>,
     /// A Node or the addresses of this machine have changed since that was last asked.
@@ -60,7 +62,8 @@ impl Store {
             hosts: Claims::new(),
             slices_by_service: HashMap::new(),
             slices_without_service: BTreeSet::new(),
-            warned: BTreeSet::new(),
+            warned: BTreeMap::new(),
+            warnings: 0,
             dirty: BTreeSet::new(),
             nodes_dirty: false,
         }
@@ -187,7 +190,7 @@ impl Store {
     /// What the feeds and the objects warn of, without repetition.
     pub fn warnings(&self) -> BTreeSet<Warning> {
         let of_feeds = self.feeds.iter().flat_map(|feed| feed.warnings.iter().cloned());
-        let of_objects = self.warned.iter().flat_map(|reference| {
+        let of_objects = self.warned.keys().flat_map(|reference| {
             self.warnings_of(reference).iter().map(move |message| Warning::new(reference, message))
         });
         of_feeds.chain(of_objects).collect()
@@ -196,7 +199,7 @@ impl Store {
     /// Number of [`Store::warnings`], repetitions included.
     pub fn warning_count(&self) -> usize {
         let of_feeds: usize = self.feeds.iter().map(|feed| feed.warnings.len()).sum();
-        of_feeds + self.warned.iter().map(|reference| self.warnings_of(reference).len()).sum::<usize>()
+        of_feeds + self.warnings
     }
 
     fn apply(&mut self, feed: Feed, list: u64, object: Object) {
@@ -250,11 +253,12 @@ impl Store {
                 self.index(reference, now.as_ref());
             }
         }
-        if self.warnings_of(reference).is_empty() {
-            self.warned.remove(reference);
-        } else {
-            self.warned.insert(reference.clone());
-        }
+        let warnings = self.warnings_of(reference).len();
+        let warned = match warnings {
+            0 => self.warned.remove(reference),
+            _ => self.warned.insert(reference.clone(), warnings),
+        };
+        self.warnings = self.warnings + warnings - warned.unwrap_or_default();
         self.dirty.extend(before);
         self.dirty.extend(now);
     }

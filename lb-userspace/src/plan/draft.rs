@@ -99,6 +99,7 @@ impl<'a> Draft<'a> {
     pub(super) fn finish(self) -> Plan {
         let mut now: Vec<_> =
             self.ids.reserve(self.record.settings()).map(Op::PutSettings).into_iter().collect();
+        now.reserve_exact(self.states.len() + self.slots.len() + self.switches.len());
         for (id, mut flags) in self.states {
             let held = self.record.states().get(&id).copied();
             // Who can be chosen from an old set stays active until that has been collected.
@@ -108,7 +109,7 @@ impl<'a> Draft<'a> {
             }
         }
         now.extend(self.slots.into_iter().chain(self.switches));
-        Plan { now, leftovers: self.leftovers }
+        Plan { now, leftovers: self.leftovers, held_back: false }
     }
 
     fn member(

@@ -1,6 +1,9 @@
 //! What a change leaves behind.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::{
+    cell::LazyCell,
+    collections::{BTreeSet, HashMap, HashSet},
+};
 
 use lb_common::{BackendState, BackendValue, ServiceValue, SlotKey, backend::state::ACTIVE};
 
@@ -25,14 +28,20 @@ pub struct Leftovers {
 impl Leftovers {
     /// What is out of use already, and what may only drain: an earlier agent may have left it so.
     pub fn unused(record: &Record) -> Self {
-        let (used, unused): (Vec<_>, Vec<_>) =
-            record.backends().iter().partition(|(slot, _)| record.is_block_used(slot.block));
+        let mut blocks: Vec<_> = record.backends().keys().map(|slot| slot.block).collect();
+        blocks.dedup();
+        blocks.retain(|block| !record.is_block_used(*block));
+        let slots = blocks.iter().flat_map(|block| record.block(*block));
+        // Behind those that packets can choose are those that only drain, most often none.
+        let draining = record.services().values().flat_map(|value| {
+            record.block(value.set.block).skip(value.set.count.into()).map(|(_, slot)| slot.backend_id)
+        });
         let unheld = record.states().keys().copied().filter(|id| record.holders(*id) == 0);
         Self {
-            blocks: unused.iter().map(|(slot, _)| slot.block).collect(),
             services: record.services().values().map(|value| value.service_id).collect(),
-            gone: unused.iter().map(|(_, value)| value.backend_id).chain(unheld).collect(),
-            demoted: used.iter().map(|(_, value)| value.backend_id).collect(),
+            gone: slots.map(|(_, value)| value.backend_id).chain(unheld).collect(),
+            demoted: draining.collect(),
+            blocks: blocks.into_iter().collect(),
         }
     }
 
@@ -64,11 +73,11 @@ impl Leftovers {
     /// only unused slots hold, and one that is held but no longer chosen only drains from now on. Datagrams, which ask for
     /// the state, move with the next one.
     pub fn retire(&self, record: &Record) -> Vec<Op> {
-        let mut unused = HashMap::<u32, usize>::new();
+        let mut unused = HashMap::<u32, u32>::new();
         for (_, value) in self.unused_slots(record) {
             *unused.entry(value.backend_id).or_default() += 1;
         }
-        let chosen = self.chosen(record);
+        let chosen = LazyCell::new(|| self.chosen(record));
         let states = self.gone.union(&self.demoted).filter_map(|id| record.states().get_key_value(id));
         let retired = states.filter_map(|(id, state)| {
             let is_held = record.holders(*id) > unused.get(id).copied().unwrap_or_default();

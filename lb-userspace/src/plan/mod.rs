@@ -33,6 +33,8 @@ pub struct Plan {
     pub now: Vec<Op>,
     /// What may be unused then: its states at once, its slots after the grace period.
     pub leftovers: Leftovers,
+    /// A frontend waits until every first list is complete.
+    pub held_back: bool,
 }
 
 /// Why there is no plan.
@@ -69,17 +71,22 @@ pub fn service(
     ids: &mut Ids,
     complete: bool,
 ) -> Result<Plan, PlanError> {
+    let mut held_back = false;
     let mut by_set = BTreeMap::<usize, (_, Vec<_>)>::new();
     for (frontend, set, withheld) in desired.frontends_of(key) {
         let held = record.services().get(&frontend.key());
         let cuts_off = key.is_api_server() && held.is_some() && set.selection.usable.is_empty();
-        if withheld.is_none() && !cuts_off && (complete || brings_some(record, held, &set.selection)) {
+        if withheld.is_some() || cuts_off {
+            continue;
+        }
+        held_back |= !complete && !grows(record, held, &set.selection);
+        if complete || brings_some(record, held, &set.selection) {
             by_set.entry(frontend.set).or_insert_with(|| (set, Vec::new())).1.push(frontend);
         }
     }
     let mut draft = Draft::new(key, record, ids);
     match by_set.into_values().try_for_each(|(set, frontends)| draft.set(set, &frontends, !complete)) {
-        Ok(()) => Ok(draft.finish()),
+        Ok(()) => Ok(Plan { held_back, ..draft.finish() }),
         Err(error) => {
             draft.abandon();
             Err(error)
@@ -112,6 +119,17 @@ fn brings_some(record: &Record, held: Option<&ServiceValue>, selection: &Selecti
     let (chosen, draining) = (places(true), places(false));
     selection.usable.iter().any(|backend| !chosen.contains(&place(backend)))
         || selection.draining.iter().map(place).any(|it| !chosen.contains(&it) && !draining.contains(&it))
+}
+
+/// Whether a frontend loses nothing by going over to this set.
+fn grows(record: &Record, held: Option<&ServiceValue>, selection: &Selection) -> bool {
+    let Some(held) = held else { return !selection.usable.is_empty() };
+    let usable: HashSet<_> = selection.usable.iter().map(place).collect();
+    let draining: HashSet<_> = selection.draining.iter().map(place).collect();
+    record.block(held.set.block).all(|(key, value)| {
+        let place = (value.address, value.port);
+        usable.contains(&place) || (key.slot >= held.set.count && draining.contains(&place))
+    })
 }
 
 /// Where a backend listens, as maps have it.

@@ -30,7 +30,7 @@ impl World {
         let snapshot = Snapshot {
             services: self.record.services().clone(),
             backends: self.record.backends().iter().map(|(key, value)| (*key, *value)).collect(),
-            states: self.record.states().clone(),
+            states: self.record.states().iter().map(|(id, state)| (*id, *state)).collect(),
             settings: self.record.settings(),
         };
         let record = Record::adopt(snapshot);
@@ -238,10 +238,14 @@ fn b32_before_every_list_is_complete_nothing_shrinks() {
     ];
     for (name, slices) in &held_back {
         assert_eq!(world.go_to(&web(), slices).0, <[&str; 0]>::default(), "{name}");
+        assert!(world.plan().unwrap().held_back, "{name}");
     }
     world.go_to(&web(), &[web_slice(&[BACKEND_1, BACKEND_3])]);
     assert_eq!(world.addresses(), [BACKEND_1, BACKEND_3, BACKEND_2], "a set may grow, and keeps what it has");
+    assert!(world.plan().unwrap().held_back, "it has one that is to go");
     assert_eq!(world.go_to(&web(), &[web_slice(&[BACKEND_3])]).0, <[&str; 0]>::default());
+    world.want(&web(), &[web_slice(&[BACKEND_1, BACKEND_2, BACKEND_3])]);
+    assert!(!world.plan().unwrap().held_back);
     let (now, _) = world.go_to(&web(), &[web_slice(&[]).with(endpoint("10.244.1.4").on(NODE))]);
     assert!(now.last().unwrap().ends_with("4 backends, 1 local"), "{now:?}");
 
@@ -254,6 +258,7 @@ fn b32_before_every_list_is_complete_nothing_shrinks() {
 fn b69_before_every_list_is_complete_no_frontend_is_made_without_a_backend() {
     let mut world = World::new().restarted();
     assert!(world.go_to(&web(), &[]).0.is_empty());
+    assert!(world.plan().unwrap().held_back);
     world.go_to(&web(), &[web_slice(&[BACKEND_1])]);
     assert_eq!(world.addresses(), [BACKEND_1]);
 }

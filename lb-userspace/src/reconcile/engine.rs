@@ -6,6 +6,8 @@ mod properties;
 mod tests;
 mod write;
 
+use std::collections::HashSet;
+
 use lb_common::{ServiceKey, settings::flags::ORPHAN_FLOWS};
 use tokio::time::Instant;
 
@@ -18,6 +20,7 @@ use crate::{
     desired::Identity,
     ids::Ids,
     maps::{LbMaps, MapError, Op},
+    model::ObjectKey,
     plan::Leftovers,
     source::{Event, Feed, SourceEvent},
     state::{Change, State},
@@ -43,6 +46,8 @@ pub struct Engine {
     ids: Ids,
     writer: Writer,
     queue: Queue,
+    /// Services with a frontend that waits until every first list is complete.
+    held_back: HashSet<ObjectKey>,
     status: Status,
 }
 
@@ -59,6 +64,7 @@ impl Engine {
             ids,
             writer,
             queue: Queue::default(),
+            held_back: HashSet::new(),
             status: Status::default(),
         };
         engine.tell();
@@ -155,11 +161,10 @@ impl Engine {
             services = self.state.desired().service_count(),
             "every source has completed its first list"
         );
-        for (key, _) in self.state.desired().services() {
-            self.queue.push(Unit::Service(key.clone()));
-        }
-        let held: Vec<_> = self.writer.record().services().keys().copied().collect();
-        held.into_iter().for_each(|frontend| self.touch(frontend));
+        std::mem::take(&mut self.held_back).into_iter().for_each(|key| self.queue.push(Unit::Service(key)));
+        let unwanted = |frontend: &&ServiceKey| self.state.desired().winner(frontend).is_none();
+        let unwanted = self.writer.record().services().keys().filter(unwanted).copied();
+        unwanted.for_each(|frontend| self.queue.push(Unit::Removal(frontend)));
         self.leave(Collection::of(Leftovers::unused(self.writer.record())), now);
     }
 
@@ -174,7 +179,7 @@ impl Engine {
         status.services = self.state.desired().service_count();
         (status.frontends, status.programmable) = self.state.desired().frontend_counts();
         status.programmed = self.writer.record().services().len();
-        status.warnings = self.state.store().warning_count() + self.state.desired().warnings().count();
+        status.warnings = self.state.store().warning_count() + self.state.desired().warning_count();
         status.operations = self.writer.operations();
     }
 }

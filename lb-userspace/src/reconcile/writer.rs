@@ -48,7 +48,7 @@ impl Writer {
     /// Once a frontend has led to new slots, packets may be reading them: they stay for the grace period, and only the
     /// frontends go back. If taking back fails too, what is in the maps is still whole, frontend by frontend.
     pub(super) fn all_or_nothing(&mut self, ops: &[Op]) -> Result<(), Failed> {
-        let mut undo = Vec::new();
+        let mut undo = Vec::with_capacity(ops.len());
         let mut was_published = false;
         for op in ops {
             let inverse = self.record.inverse(op);

@@ -12,6 +12,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
+use super::names::shared;
 use crate::model::{
     AddressType, Conditions, Endpoint, EndpointSlice, Hints, Kind, LoadBalancerIp, Node, Object, ObjectKey,
     ObjectRef, Policy, Protocol, Service, ServicePort, ServiceType, SessionAffinity, SlicePort,
@@ -130,7 +131,7 @@ fn service(api: core::Service) -> Service {
         affinity_config.and_then(|config| config.timeout_seconds),
         &mut warnings,
     );
-    let ports = numbered(spec.ports).filter_map(|(i, port)| service_port(i, port, &mut warnings)).collect();
+    let ports = exact(numbered(spec.ports).filter_map(|(i, port)| service_port(i, port, &mut warnings)));
     let ingress = api.status.and_then(|status| status.load_balancer).and_then(|balancer| balancer.ingress);
     let load_balancer_ips =
         numbered(ingress).filter_map(|(i, ingress)| load_balancer_ip(i, ingress, &mut warnings)).collect();
@@ -247,19 +248,17 @@ fn endpoint_slice(api: discovery::EndpointSlice) -> EndpointSlice {
     let service = api.metadata.labels.and_then(|mut labels| labels.remove(SERVICE_NAME));
     EndpointSlice {
         kind: Kind::EndpointSlice,
-        service: service.filter(|name| !name.is_empty()).map(Into::into),
+        service: service.filter(|name| !name.is_empty()).as_deref().map(shared),
         address_type: match api.address_type.as_str() {
             "IPv4" => AddressType::Ipv4,
             "IPv6" => AddressType::Ipv6,
             "FQDN" => AddressType::Fqdn,
             other => AddressType::Unknown(other.into()),
         },
-        ports: numbered(api.ports)
-            .filter_map(|(i, port)| {
-                slice_port("ports", i, port.name, port.protocol, port.port, &mut warnings)
-            })
-            .collect(),
-        endpoints: api.endpoints.into_iter().flatten().map(|api| endpoint(api, &key.namespace)).collect(),
+        ports: exact(numbered(api.ports).filter_map(|(i, port)| {
+            slice_port("ports", i, port.name, port.protocol, port.port, &mut warnings)
+        })),
+        endpoints: exact(api.endpoints.into_iter().flatten().map(|api| endpoint(api, &key.namespace))),
         key,
         warnings: warnings.0,
     }
@@ -268,14 +267,14 @@ fn endpoint_slice(api: discovery::EndpointSlice) -> EndpointSlice {
 fn endpoint(api: discovery::Endpoint, namespace: &str) -> Endpoint {
     let conditions = api.conditions.unwrap_or_default();
     Endpoint {
-        addresses: api.addresses.iter().map(|text| parse_address(text)).collect(),
+        address: api.addresses.first().map(|text| parse_address(text)),
         conditions: Conditions {
             ready: conditions.ready.unwrap_or(true),
             serving: conditions.serving.unwrap_or(true),
             terminating: conditions.terminating.unwrap_or(false),
         },
-        node: api.node_name.filter(|name| !name.is_empty()).map(Into::into),
-        zone: api.zone.map(Into::into),
+        node: api.node_name.as_deref().filter(|name| !name.is_empty()).map(shared),
+        zone: api.zone.as_deref().map(shared),
         hints: api.hints.map(|hints| Arc::new(self::hints(hints))),
         target: pod(api.target_ref, namespace),
     }
@@ -283,8 +282,8 @@ fn endpoint(api: discovery::Endpoint, namespace: &str) -> Endpoint {
 
 fn hints(api: discovery::EndpointHints) -> Hints {
     Hints {
-        nodes: api.for_nodes.into_iter().flatten().map(|node| node.name.into()).collect(),
-        zones: api.for_zones.into_iter().flatten().map(|zone| zone.name.into()).collect(),
+        nodes: api.for_nodes.into_iter().flatten().map(|node| shared(&node.name)).collect(),
+        zones: api.for_zones.into_iter().flatten().map(|zone| shared(&zone.name)).collect(),
     }
 }
 
@@ -322,7 +321,7 @@ fn endpoints(api: core::Endpoints) -> Vec<EndpointSlice> {
             slices.push(EndpointSlice {
                 kind: Kind::Endpoints,
                 key: part(&key, slices.len()),
-                service: Some((*key.name).into()),
+                service: Some(key.name.clone()),
                 address_type,
                 ports: ports.clone(),
                 endpoints,
@@ -354,9 +353,9 @@ fn families(
 
 fn endpoint_address(api: EndpointAddress, ready: bool, namespace: &str) -> Endpoint {
     Endpoint {
-        addresses: vec![parse_address(&api.ip)],
+        address: Some(parse_address(&api.ip)),
         conditions: Conditions { ready, serving: ready, terminating: false },
-        node: api.node_name.map(Into::into),
+        node: api.node_name.as_deref().map(shared),
         zone: None,
         hints: None,
         target: pod(api.target_ref, namespace),
@@ -382,7 +381,8 @@ fn slice_port(
 fn key<T: FromApi>(metadata: &ObjectMeta) -> ObjectKey {
     let given = metadata.namespace.as_deref().filter(|namespace| !namespace.is_empty());
     let namespace = T::DEFAULT_NAMESPACE.map_or("", |default| given.unwrap_or(default));
-    ObjectKey::new(namespace, metadata.name.as_deref().unwrap_or_default())
+    let name = metadata.name.as_deref().unwrap_or_default();
+    ObjectKey { namespace: shared(namespace), name: name.into() }
 }
 
 fn pod(api: Option<ObjectReference>, namespace: &str) -> Option<Arc<str>> {
@@ -405,6 +405,13 @@ fn port_number(number: i32) -> Option<u16> {
 
 fn numbered<T>(list: Option<Vec<T>>) -> impl Iterator<Item = (usize, T)> {
     list.unwrap_or_default().into_iter().enumerate()
+}
+
+/// A list with no room to grow. It stays for as long as its object does.
+fn exact<T>(items: impl Iterator<Item = T>) -> Vec<T> {
+    let mut list: Vec<_> = items.collect();
+    list.shrink_to_fit();
+    list
 }
 
 fn boxed(list: Option<Vec<String>>) -> Vec<Box<str>> {

@@ -6,6 +6,7 @@ mod document;
 pub mod host;
 pub mod kube;
 pub mod manifest;
+mod names;
 
 use std::fmt;
 

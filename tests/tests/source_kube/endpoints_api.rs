@@ -105,7 +105,7 @@ async fn b13_slices_have_every_endpoint_and_endpoints_that_are_cut_off_say_so() 
         for object in following.slices.objects.values() {
             let Object::EndpointSlice(slice) = object else { panic!("{object:?}") };
             for endpoint in &slice.endpoints {
-                let address = *endpoint.addresses[0].as_ref().expect("an address");
+                let address = *endpoint.address.as_ref().expect("one").as_ref().expect("an address");
                 assert!(addresses.insert(address), "{read:?}: {address} twice");
             }
             told.extend(slice.warnings.clone());

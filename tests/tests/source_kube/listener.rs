@@ -81,7 +81,13 @@ impl Heard {
     pub(crate) fn slice(&self, name: &str) -> Option<(Option<String>, String)> {
         self.objects.values().find_map(|object| match object {
             Object::EndpointSlice(slice) if slice.key.to_string() == name => {
-                let address = slice.endpoints[0].addresses[0].as_ref().expect("an address").to_string();
+                let address = slice.endpoints[0]
+                    .address
+                    .as_ref()
+                    .expect("one")
+                    .as_ref()
+                    .expect("an address")
+                    .to_string();
                 Some((slice.service.as_deref().map(str::to_owned), address))
             }
             _ => None,

@@ -34,8 +34,8 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-fn counted<T: Copy + Eq + std::hash::Hash>(all: impl Iterator<Item = T>) -> HashMap<T, usize> {
-    let mut counts = HashMap::new();
+fn counted(all: impl Iterator<Item = u32>) -> BTreeMap<u32, u32> {
+    let mut counts = BTreeMap::new();
     all.for_each(|one| *counts.entry(one).or_default() += 1);
     counts
 }
@@ -55,8 +55,12 @@ proptest! {
     fn the_counts_are_those_of_the_entries(ops in proptest::collection::vec(op(), 0..40)) {
         let record = after(&ops);
         prop_assert_eq!(&record.block_users, &counted(record.services.values().map(|value| value.set.block)));
-        let by_id = record.frontends.iter().map(|(id, frontends)| (*id, frontends.len())).collect::<HashMap<_, _>>();
-        prop_assert_eq!(&by_id, &counted(record.services.values().map(|value| value.service_id)));
+        let by_id: BTreeSet<_> = record.services.iter().map(|(key, value)| (value.service_id, *key)).collect();
+        prop_assert_eq!(&record.frontends, &by_id);
+        for (id, _) in &by_id {
+            let of_id = record.services.values().filter(|value| value.service_id == *id).count();
+            prop_assert_eq!(record.frontends(*id).count(), of_id);
+        }
         prop_assert_eq!(&record.holders, &counted(record.backends.values().map(|value| value.backend_id)));
     }
 

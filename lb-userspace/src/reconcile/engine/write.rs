@@ -31,6 +31,7 @@ impl Engine {
             Ok(None) => return,
             Err(error) => return self.failed(unit, &error, false, now),
         };
+        self.note_held_back(&unit, plan.held_back);
         match self.writer.all_or_nothing(&plan.now) {
             Ok(()) => {
                 if self.status.errors.remove(&unit.to_string()).is_some() {
@@ -81,6 +82,18 @@ impl Engine {
                 Ok(Some(Plan::default()))
             }
             Unit::Removal(frontend) => Ok(Some(plan::removal(frontend, record))),
+        }
+    }
+
+    fn note_held_back(&mut self, unit: &Unit, held_back: bool) {
+        match unit {
+            Unit::Service(key) if held_back => {
+                self.held_back.insert(key.clone());
+            }
+            Unit::Service(key) => {
+                self.held_back.remove(key);
+            }
+            Unit::Removal(_) => {}
         }
     }
 

@@ -346,7 +346,7 @@ fn e12_an_endpoint_needs_nothing_but_its_address() {
                 "hints": {"forZones": [{"name": "zone-a"}]},
                 "targetRef": {"kind": "Pod", "name": "web-7d4b9"},
             },
-            {"addresses": [], "targetRef": {"kind": "Pod", "namespace": "other", "name": "p"}},
+            {"addresses": ["10.244.2.300"], "targetRef": {"kind": "Pod", "namespace": "other", "name": "p"}},
             {"addresses": [], "targetRef": {"kind": "VirtualMachine", "name": "vm"}},
         ],
     }));
@@ -354,13 +354,13 @@ fn e12_an_endpoint_needs_nothing_but_its_address() {
     assert_eq!(slice.ports, [port("", None), port("http", Some(8080))]);
     let [bare, full, elsewhere, no_pod] = &slice.endpoints[..] else { panic!("{slice:?}") };
     assert_eq!((&bare.node, &bare.zone, &bare.target), (&None, &None, &None));
-    assert_eq!(bare.addresses, [Ok(ip("10.244.1.21"))]);
-    assert_eq!(full.addresses[0], Ok(ip("10.244.2.22")));
-    assert_eq!(full.addresses[1].as_ref().map_err(|bad| &*bad.text), Err("10.244.2.300"));
+    assert_eq!(bare.address, Some(Ok(ip("10.244.1.21"))));
+    assert_eq!(full.address, Some(Ok(ip("10.244.2.22"))));
     assert_eq!((full.node.as_deref(), full.zone.as_deref()), (Some("node-b"), Some("zone-b")));
     assert_eq!(full.target.as_deref(), Some("shop/web-7d4b9"));
+    assert_eq!(elsewhere.address, Some(Err(crate::model::InvalidAddress { text: "10.244.2.300".into() })));
     assert_eq!(elsewhere.target.as_deref(), Some("other/p"));
-    assert_eq!(no_pod.target, None);
+    assert_eq!((&no_pod.address, &no_pod.target), (&None, &None));
 }
 
 #[test]
@@ -387,7 +387,7 @@ fn an_endpoints_object_is_a_slice_for_each_subset_and_family() {
             let addresses = slice.endpoints.iter().map(|endpoint| {
                 let Conditions { ready, serving, terminating } = endpoint.conditions;
                 assert_eq!((ready, terminating), (serving, false));
-                (endpoint.addresses[0].clone().map(|ip| ip.to_string()).expect("an address"), ready)
+                (endpoint.address.clone().expect("one").map(|ip| ip.to_string()).expect("an address"), ready)
             });
             (slice.key.to_string(), slice.address_type.clone(), ports, addresses.collect::<Vec<_>>())
         })
