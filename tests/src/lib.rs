@@ -8,7 +8,7 @@
 //!   reads what the programs have written, [`received_sum`] adds a sum that hardware has made.
 //! * [`conversation`]: what flows are made of.
 //!
-//! Objects, and what the core makes of them: [`scenario`].
+//! Objects, and what the core makes of them: [`scenario`]; how long it takes: [`mod@bench`].
 //!
 //! Hosts, and what runs on them:
 //!
@@ -26,6 +26,7 @@
 pub mod addrs;
 pub mod agent;
 pub mod apiserver;
+pub mod bench;
 pub mod bpf_root;
 pub mod conversation;
 pub mod datapath;

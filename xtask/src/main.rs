@@ -1,5 +1,6 @@
 //! Everything that is done to this repository: `cargo xtask <verb>`, one file per verb.
 
+mod bench;
 mod bpf;
 mod build_ebpf;
 mod demo;
@@ -28,6 +29,8 @@ enum Verb {
     BuildEbpf,
     /// Show the main job in network namespaces: traffic follows readiness
     Demo,
+    /// Measure: `bench plan` for the way from events to operations on maps; builds in release
+    Bench(bench::Args),
     /// Check format, lints, documentation and the direction of imports
     Lint,
     /// Run what CI runs: set up, build, lint and every test
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
         Verb::Setup => setup::run().map(|()| ExitCode::SUCCESS),
         Verb::BuildEbpf => build_ebpf::run().map(|()| ExitCode::SUCCESS),
         Verb::Demo => demo::run().map(|()| ExitCode::SUCCESS),
+        Verb::Bench(args) => bench::run(&args),
         Verb::Lint => lint::run().map(|()| ExitCode::SUCCESS),
         Verb::Test(args) => test::run(&args),
     };
