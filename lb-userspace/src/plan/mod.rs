@@ -79,8 +79,9 @@ pub fn service(
         if withheld.is_some() || cuts_off {
             continue;
         }
-        held_back |= !complete && !grows(record, held, &set.selection);
-        if complete || brings_some(record, held, &set.selection) {
+        let loses_nothing = complete || grows(record, held, &set.selection);
+        held_back |= !loses_nothing;
+        if loses_nothing || brings_some(record, held, &set.selection) {
             by_set.entry(frontend.set).or_insert_with(|| (set, Vec::new())).1.push(frontend);
         }
     }
