@@ -114,8 +114,9 @@ fn e17_a_deletion_needs_the_identity_only() {
 fn of_two_feeds_with_one_object_the_last_feed_wins_whenever_it_spoke() {
     let (of_cluster, of_files) = (web_slice(&[BACKEND_1]), web_slice(&[BACKEND_2]));
     let holds = |store: &Store| store.slices_of(&web().key).first().map(|slice| (*slice).clone());
-    let events = [apply(CLUSTER, of_cluster.clone()), apply(FILES, of_files.clone())];
-    for order in [events.clone(), [events[1].clone(), events[0].clone()]] {
+    let by_cluster = || apply(CLUSTER, of_cluster.clone());
+    let by_files = || apply(FILES, of_files.clone());
+    for order in [[by_cluster(), by_files()], [by_files(), by_cluster()]] {
         let mut store = store();
         assert_eq!(touched(&mut store, order), ["default/web"]);
         assert_eq!(holds(&store), Some(of_files.clone()));
