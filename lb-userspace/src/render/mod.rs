@@ -180,6 +180,7 @@ impl Document {
         document.excluded.sort();
         // A Service port can exclude an endpoint once for each policy.
         document.excluded.dedup();
+        document.health_checks.sort();
         document.skipped.sort();
         // Addresses can be listed twice.
         document.skipped.dedup();

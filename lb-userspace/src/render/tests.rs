@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 use crate::{
     desired::Identity,
-    model::{AddressType, Endpoint, Service, ServiceType},
+    model::{AddressType, Endpoint, Policy, Service, ServiceType},
     source::SourceEvent,
     state::State,
     testing::{
@@ -106,6 +106,21 @@ fn the_same_objects_in_another_order_are_the_same_bytes() {
         assert_eq!(bytes(rotated), want);
     }
     assert_eq!(bytes(events().into_iter().rev().collect()), want);
+}
+
+#[test]
+fn health_checks_are_in_order_whatever_the_order_of_the_services() {
+    let balanced = |n: u16| Service {
+        external_policy: Policy::Local,
+        health_check_port: Some(31_000 + n),
+        ..service(&format!("default/s{n:02}"), &[VIP]).port("", 80).of_type(ServiceType::LoadBalancer)
+    };
+    let ports: Vec<_> = document((0..40).rev().map(|n| apply(0, balanced(n))))
+        .health_checks
+        .iter()
+        .map(|it| it.port)
+        .collect();
+    assert_eq!(ports, (31_000..31_040).collect::<Vec<_>>());
 }
 
 #[test]
