@@ -32,17 +32,15 @@ impl Leftovers {
         blocks.dedup();
         blocks.retain(|block| !record.is_block_used(*block));
         let slots = blocks.iter().flat_map(|block| record.block(*block));
-        // Behind those that packets can choose are those that only drain, most often none: then there is nothing to look at.
+        // Behind those that packets can choose are those that only drain, most often none.
         let draining = record.services().values().flat_map(|value| {
-            let slots = record.block(value.set.block).skip(value.set.count.into());
-            slots.map(|(_, slot)| (value.service_id, slot.backend_id))
+            record.block(value.set.block).skip(value.set.count.into()).map(|(_, slot)| slot.backend_id)
         });
-        let (services, demoted) = draining.unzip();
         let unheld = record.states().keys().copied().filter(|id| record.holders(*id) == 0);
         Self {
-            services,
+            services: record.services().values().map(|value| value.service_id).collect(),
             gone: slots.map(|(_, value)| value.backend_id).chain(unheld).collect(),
-            demoted,
+            demoted: draining.collect(),
             blocks: blocks.into_iter().collect(),
         }
     }
