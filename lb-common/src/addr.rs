@@ -11,7 +11,7 @@ const V4_MAPPED: (u64, u64) = (0, 0xffff);
 /// The halves of an address as numbers. Compiled for BPF, work on single bytes takes an instruction a byte, and
 /// `u128` an alignment that the target does not have.
 #[inline(always)]
-const fn halves(address: Address) -> (u64, u64) {
+pub(crate) const fn halves(address: Address) -> (u64, u64) {
     // SAFETY: of the same size, and every bit pattern is valid for both.
     let [first, second]: [u64; 2] = unsafe { core::mem::transmute(address) };
     (u64::from_be(first), u64::from_be(second))
@@ -38,6 +38,13 @@ pub const fn is_v4(address: Address) -> bool {
 #[inline(always)]
 pub const fn v4(address: Address) -> [u8; 4] {
     [address[12], address[13], address[14], address[15]]
+}
+
+/// Whether two addresses are the same in the bits that are set in a mask.
+#[inline(always)]
+pub const fn is_same_under(mask: Address, a: Address, b: Address) -> bool {
+    let (mask, a, b) = (halves(mask), halves(a), halves(b));
+    ((a.0 ^ b.0) & mask.0) | ((a.1 ^ b.1) & mask.1) == 0
 }
 
 /// Zero exactly when two addresses are the same. A number, so that several comparisons make one branch: the verifier

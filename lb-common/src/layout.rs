@@ -5,8 +5,8 @@
 use core::mem::{align_of, offset_of, size_of};
 
 use crate::{
-    BackendSet, BackendState, BackendValue, FlowKey, FlowValue, ServiceKey, ServiceValue, Settings, SlotKey,
-    Tuple,
+    BackendSet, BackendState, BackendValue, FlowKey, FlowValue, Prefix, ServiceKey, ServiceValue, Settings,
+    SlotKey, Tuple,
 };
 
 const fn check(size: usize, want_size: usize, align: usize, want_align: usize) {
@@ -24,7 +24,8 @@ const _: () = {
     check(size_of::<Tuple>(), 16 + 16 + 2 + 2, align_of::<Tuple>(), 4);
     check(size_of::<FlowKey>(), 36 + 1 + 1 + 2, align_of::<FlowKey>(), 8);
     check(size_of::<FlowValue>(), 8 + 36 + 4 + 4 + 1 + 1 + 2, align_of::<FlowValue>(), 8);
-    check(size_of::<Settings>(), 8 + 4 * 4, align_of::<Settings>(), 8);
+    check(size_of::<Prefix>(), 16 + 16, align_of::<Prefix>(), 8);
+    check(size_of::<Settings>(), 8 + 4 * 4 + 2 * 32, align_of::<Settings>(), 8);
     // Read and replaced as one word: it has to be the first one.
     assert!(offset_of!(ServiceValue, set) == 0);
 };

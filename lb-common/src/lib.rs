@@ -1,12 +1,12 @@
 //! What the eBPF programs and the agent share.
 //!
 //! ```text
-//!   SERVICES        VIP, port, protocol ──► { block, count } ─┐
+//!   SERVICES        VIP, port, protocol ──► { block, count } ─┐      (and one entry a ClusterIP for all its ports)
 //!   BACKENDS        block, slot ◄───────────────────────────┘ ──► backend id, address, port
 //!   BACKEND_STATE   backend id ──► active | draining | local
 //!   FLOWS_NEW,      5-tuple, direction ──► the tuple after translation, backend id, what was seen
 //!   FLOWS
-//!   SETTINGS        one element: clocks and id reservations
+//!   SETTINGS        one element: clocks, id reservations, where ClusterIPs may be
 //!   COUNTERS        verdict ──► packets, per CPU
 //! ```
 //!
@@ -27,6 +27,7 @@ pub mod choice;
 pub mod flow;
 mod layout;
 pub mod maps;
+pub mod refuse;
 pub mod service;
 pub mod settings;
 pub mod verdict;
@@ -35,11 +36,11 @@ pub use addr::Address;
 pub use backend::{BackendState, BackendValue, SlotKey};
 pub use flow::{Direction, FlowKey, FlowValue, Tuple};
 pub use service::{BackendSet, ServiceKey, ServiceValue};
-pub use settings::Settings;
+pub use settings::{Prefix, Settings};
 pub use verdict::Verdict;
 
 /// Version of the layout of every pinned map, and of the meaning of what is in them.
 ///
 /// It is a folder in the pin path (`<bpf-root>/v<schema>/`), so programs of different schemas never open each
 /// other's maps. Raise it whenever a size, a field, or the meaning of a field in this crate changes.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;

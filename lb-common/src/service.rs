@@ -8,12 +8,29 @@ use crate::Address;
 pub struct ServiceKey {
     /// The VIP, or another address of the Service.
     pub address: Address,
-    /// Port, host byte order.
+    /// Port, host byte order; 0 for a [whole address](ServiceKey::whole).
     pub port: u16,
-    /// IP protocol number (IANA): 6 TCP, 17 UDP, 132 SCTP.
+    /// IP protocol number (IANA): 6 TCP, 17 UDP, 132 SCTP; 0 for a [whole address](ServiceKey::whole).
     pub proto: u8,
     /// Which traffic this entry is for: [`scope`].
     pub scope: u8,
+}
+
+impl ServiceKey {
+    /// The key of an address as a whole. A ClusterIP has such an entry beside its frontends: it stands for every port and
+    /// protocol that they do not have. Its value is flags only, [`flags::CLUSTER_IP`] and perhaps [`flags::USABLE`].
+    ///
+    /// Neither the port nor the protocol can be a frontend's: no Service has port 0, and protocol 0 is an IPv6 option.
+    #[inline(always)]
+    pub const fn whole(address: Address) -> Self {
+        Self { address, port: 0, proto: 0, scope: scope::ANY }
+    }
+
+    /// Whether it is the key of a whole address.
+    #[inline(always)]
+    pub const fn is_whole(&self) -> bool {
+        self.port == 0 && self.proto == 0
+    }
 }
 
 /// Values of [`ServiceKey::scope`].
@@ -71,6 +88,10 @@ pub struct ServiceValue {
 pub mod flags {
     /// Without a usable endpoint packets are dropped; without this bit they are refused.
     pub const DROP_WHEN_EMPTY: u32 = 1 << 0;
+    /// The address is a ClusterIP: all of its ports are this cluster's.
+    pub const CLUSTER_IP: u32 = 1 << 1;
+    /// Of a [whole address](super::ServiceKey::whole) only: one of its frontends has a usable endpoint.
+    pub const USABLE: u32 = 1 << 2;
 }
 
 /// Protocol numbers (IANA) as they stand in keys.

@@ -6,6 +6,8 @@
 pub enum About {
     /// A packet, and it went on, translated or not.
     PacketPassed,
+    /// A packet, and its sender got an answer in its place.
+    PacketAnswered,
     /// A packet, and it went no further.
     PacketDropped,
     /// An endpoint that is not used.
@@ -38,6 +40,7 @@ macro_rules! reasons {
             }
 
             /// What the reason speaks of.
+            #[inline(always)]
             pub const fn about(self) -> About {
                 match self { $(Verdict::$name => About::$about,)+ }
             }
@@ -53,14 +56,19 @@ reasons! {
     MidflowPassed = 3, PacketPassed, "TCP to a VIP in the middle of a connection that readylb does not know, inside the migration window";
     Unparsable = 4, PacketPassed, "the headers are malformed, truncated or deeper than supported";
     FragmentPassed = 5, PacketPassed, "a later IP fragment, which carries no ports";
-    NoBackend = 6, PacketDropped, "the Service has no usable endpoint";
-    MidflowUnknown = 7, PacketDropped, "TCP to a VIP in the middle of a connection that readylb does not know, after the migration window";
+    NoBackend = 6, PacketAnswered, "refused: the Service has no usable endpoint";
+    MidflowUnknown = 7, PacketAnswered, "refused: TCP to a VIP in the middle of a connection that readylb does not know, after the migration window";
     FragmentUnsupported = 8, PacketDropped, "the first fragment of a packet to or from a VIP; its later fragments could not follow";
     FlowTableFull = 9, PacketDropped, "no room for a new flow";
     TupleInUse = 10, PacketDropped, "another flow from the same client address and port has each backend that was tried";
     BackendSetUnsettled = 11, PacketDropped, "the set of backends changed again on every try";
     RewriteFailed = 12, PacketDropped, "the kernel refused to rewrite the packet";
     UnknownChecksum = 13, PacketDropped, "UDP over IPv6 without a checksum, which RFC 8200 forbids and a rewrite cannot make valid";
+    UnknownPort = 14, PacketAnswered, "refused: no Service has this port and protocol of a ClusterIP";
+    EchoAnswered = 15, PacketAnswered, "an echo request to a ClusterIP with a usable endpoint was answered";
+    NoLocalBackend = 16, PacketDropped, "the Service has no endpoint on this node, and the traffic policy is Local";
+    RefusalLimited = 17, PacketDropped, "to be refused, but there were too many ICMP errors lately";
+    Unanswerable = 18, PacketDropped, "to be refused, but it is of a kind that must not be answered: an RST, or not from or to a single host";
 
     // Endpoints.
     NotReady = 64, Endpoint, "the endpoint is not ready";
@@ -108,7 +116,7 @@ mod tests {
     #[test]
     fn packet_reasons_and_only_they_have_a_counter() {
         for verdict in Verdict::ALL {
-            let is_packet = matches!(verdict.about(), About::PacketPassed | About::PacketDropped);
+            let is_packet = !matches!(verdict.about(), About::Endpoint | About::Object);
             assert_eq!((*verdict as usize) < COUNTERS_SIZE, is_packet, "{verdict}");
         }
     }

@@ -1,6 +1,10 @@
 //! How a program ends: the packet's reason is counted, and becomes the number that the kernel acts on.
 
-use aya_ebpf::bindings::{TC_ACT_SHOT, TC_ACT_UNSPEC};
+use aya_ebpf::{
+    bindings::{TC_ACT_SHOT, TC_ACT_UNSPEC},
+    helpers::generated::bpf_redirect,
+    programs::TcContext,
+};
 use lb_common::{Verdict, verdict::About};
 
 use crate::maps::COUNTERS;
@@ -9,9 +13,10 @@ use crate::maps::COUNTERS;
 pub(crate) type End = Option<Verdict>;
 
 /// Counts the reason and gives the verdict for tc. Everything that goes on ends with `TC_ACT_UNSPEC`, which under TCX
-/// and clsact alike means "next program".
+/// and clsact alike means "next program". An answer goes back to where the packet came from: `way_back` is 0 for out of
+/// the interface, `BPF_F_INGRESS` for into the stack.
 #[inline(always)]
-pub(crate) fn end(end: End) -> i32 {
+pub(crate) fn end(ctx: &TcContext, end: End, way_back: u64) -> i32 {
     let Some(verdict) = end else { return TC_ACT_UNSPEC };
     if let Some(counter) = COUNTERS.get_ptr_mut(verdict as u32) {
         // SAFETY: the element is this CPU's, and nothing else runs on it in between.
@@ -19,6 +24,9 @@ pub(crate) fn end(end: End) -> i32 {
     }
     match verdict.about() {
         About::PacketDropped => TC_ACT_SHOT,
+        #[expect(clippy::cast_possible_truncation, reason = "the helper returns a verdict for tc")]
+        // SAFETY: the context is the one that the program got; the helper has no precondition.
+        About::PacketAnswered => unsafe { bpf_redirect((*ctx.skb.skb).ifindex, way_back) as i32 },
         About::PacketPassed | About::Endpoint | About::Object => TC_ACT_UNSPEC,
     }
 }

@@ -21,6 +21,9 @@ pub(crate) mod extension {
     pub(crate) const DESTINATION_OPTIONS: u8 = 60;
 }
 
+/// Length of an Ethernet header without tags.
+pub(crate) const ETHERNET: u32 = 14;
+
 /// The IPv4 header (RFC 791) without options.
 #[repr(C, align(2))]
 pub(crate) struct Ipv4 {
@@ -49,6 +52,7 @@ pub(crate) struct Ipv6 {
 
 /// The TCP header (RFC 9293) without options.
 #[repr(C, align(2))]
+#[derive(Clone, Copy)]
 pub(crate) struct Tcp {
     pub(crate) source_port: [u8; 2],
     pub(crate) destination_port: [u8; 2],
@@ -70,6 +74,15 @@ pub(crate) struct Udp {
     pub(crate) checksum: [u8; 2],
 }
 
+/// The beginning of an ICMP message (RFC 792) or ICMPv6 message (RFC 4443). What the rest is depends on the type.
+#[repr(C, align(2))]
+#[derive(Clone, Copy)]
+pub(crate) struct Icmp {
+    pub(crate) type_and_code: [u8; 2],
+    pub(crate) checksum: [u8; 2],
+    pub(crate) rest: [u8; 4],
+}
+
 #[inline(always)]
 pub(crate) fn is_tag(ethertype: [u8; 2]) -> bool {
     matches!(u16::from_be_bytes(ethertype), ethertype::VLAN | ethertype::QINQ)
@@ -84,7 +97,7 @@ pub(crate) fn is_extension(next_header: u8) -> bool {
 }
 
 /// How far into a packet headers are read without the kernel's help: as far as two tags and IPv4 options reach.
-const DIRECT: u32 = 14 + 2 * 4 + 60;
+const DIRECT: u32 = ETHERNET + 2 * 4 + 60;
 
 /// Length of a header.
 #[expect(clippy::cast_possible_truncation, reason = "headers are short")]

@@ -3,17 +3,20 @@
 //! ```text
 //!   tc ingress   parse ─► service? ─► flow? ─► keep its backend ──────────────────────► destination := backend
 //!                           │           └────► choose one, record both directions ─┘
-//!                           └─ no ─► nobody's: pass untouched
+//!                           │                  └─ nobody to choose ─► answer: refused
+//!                           └─ no ─► ClusterIP? ─► answer: refused, or the reply to an echo request
+//!                                       └─ no ─► nobody's: pass untouched
 //!
 //!   tc egress    parse ─► reply of a flow? ─► source := VIP
-//!                           └─ no ─► pass untouched
+//!                           └─ no ─► from this node itself, to a VIP? ─► answer, as above
+//!                                       └─ no ─► pass untouched
 //! ```
 //!
-//! Translated packets end with "next program" as well, so that the programs of a CNI still see them; only drops end
-//! the chain.
+//! Translated packets end with "next program" as well, so that the programs of a CNI still see them; only drops and answers
+//! end the chain.
 //!
 //! ```text
-//!   tc ─► lookup  flow  nat ─► packet ─► headers  maps  settings  count ─► lb-common, where every decision is made
+//!   tc ─► lookup  flow  nat  answer ─► packet  fib ─► headers  maps  settings  count ─► lb-common, where every decision is made
 //! ```
 #![no_std]
 #![no_main]
@@ -22,11 +25,14 @@
     reason = "a key passed by value is copied to the stack first"
 )]
 
+mod answer;
 mod count;
+mod fib;
 mod flow;
 mod headers;
 mod lookup;
 mod maps;
+mod mark;
 mod nat;
 mod packet;
 mod settings;

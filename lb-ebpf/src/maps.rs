@@ -16,7 +16,7 @@ use lb_common::{
     maps::{BACKEND_STATE_SIZE, BACKENDS_SIZE, COUNTERS_SIZE, FLOWS_SIZE, SERVICES_SIZE},
 };
 
-use crate::packet::Packet;
+use crate::{answer::Message, packet::Packet};
 
 const NO_PREALLOC: usize = BPF_F_NO_PREALLOC as usize;
 
@@ -51,3 +51,11 @@ pub(crate) static COUNTERS: PerCpuArray<u64, COUNTERS_SIZE> = PerCpuArray::new()
 /// The packet that is being worked on.
 #[btf_map]
 pub(crate) static PACKET: PerCpuArray<Packet, 1> = PerCpuArray::new();
+
+/// The answer that is being made.
+#[btf_map]
+pub(crate) static ANSWER: PerCpuArray<Message, 1> = PerCpuArray::new();
+
+/// What keeps ICMP errors in bounds: see `lb_common::refuse::spend`.
+#[btf_map]
+pub(crate) static ERRORS_DUE: PerCpuArray<u64, 1> = PerCpuArray::new();

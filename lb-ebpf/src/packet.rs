@@ -1,15 +1,16 @@
-//! From bytes to a [`Packet`]: Ethernet, VLAN tags, IPv4 or IPv6, TCP or UDP.
+//! From bytes to a [`Packet`]: Ethernet, VLAN tags, IPv4 or IPv6, TCP or UDP or an echo request.
 
 use aya_ebpf::programs::TcContext;
 use lb_common::{
     Direction, FlowKey, Tuple, Verdict,
     addr::{from_v4, is_v4},
+    refuse::icmp,
     service::proto,
 };
 
 use crate::{
     count::End,
-    headers::{Ipv4, Ipv6, Tcp, Udp, ethertype, extension, is_extension, is_tag, len, load},
+    headers::{ETHERNET, Icmp, Ipv4, Ipv6, Tcp, Udp, ethertype, extension, is_extension, is_tag, len, load},
     maps::PACKET,
 };
 
@@ -18,20 +19,22 @@ const MAX_TAGS: usize = 2;
 /// IPv6 extension headers that are looked through. Legitimate chains have one or two.
 const MAX_EXTENSIONS: usize = 6;
 
-/// A TCP or UDP packet over IP.
+/// A TCP or UDP packet over IP, or an echo request, which has ports 0.
 #[repr(C)]
 pub(crate) struct Packet {
     /// The flow that it belongs to, if it has one.
     pub(crate) key: FlowKey,
     /// Where the IP header begins.
     pub(crate) ip: u32,
-    /// Where the TCP or UDP header begins.
+    /// Where the TCP, UDP or ICMP header begins.
     pub(crate) transport: u32,
+    /// Where the IP packet ends.
+    pub(crate) end: u32,
     /// TCP header flags; 0 for UDP.
     pub(crate) tcp_flags: u8,
     /// Bits of [`oddity`].
     oddities: u8,
-    pad: u16,
+    pad: [u8; 6],
 }
 
 /// What keeps a packet from being translated.
@@ -70,8 +73,11 @@ impl Packet {
             ethertype::IPV6 => ipv6(ctx, ip, tuple)?,
             _ => return Err(NOT_OURS),
         };
+        let is_v4 = ethertype == ethertype::IPV4;
         match payload.proto {
             proto::TCP | proto::UDP => {}
+            icmp::V4 if is_v4 => {}
+            icmp::V6 if !is_v4 => {}
             // Its integrity check covers the addresses, so what is inside cannot be translated.
             extension::AUTHENTICATION => return Err(MALFORMED),
             _ => return Err(NOT_OURS),
@@ -81,8 +87,11 @@ impl Packet {
             Fragment::First => oddity::FIRST_FRAGMENT,
             Fragment::Later => return Err(Some(Verdict::FragmentPassed)),
         };
-        let (tcp_flags, checksum) = transport(ctx, &payload, tuple)?;
-        if ethertype == ethertype::IPV6 && payload.proto == proto::UDP && checksum == 0 {
+        let (tcp_flags, checksum) = match payload.proto {
+            proto::TCP | proto::UDP => transport(ctx, &payload, tuple)?,
+            _ => echo_request(ctx, &payload, tuple)?,
+        };
+        if !is_v4 && payload.proto == proto::UDP && checksum == 0 {
             self.oddities |= oddity::UNCHECKED;
         }
         self.key.proto = payload.proto;
@@ -91,6 +100,7 @@ impl Packet {
         self.tcp_flags = tcp_flags;
         self.ip = ip;
         self.transport = payload.at;
+        self.end = payload.end;
         Ok(())
     }
 
@@ -104,6 +114,18 @@ impl Packet {
             return Err(Some(Verdict::UnknownChecksum));
         }
         Ok(())
+    }
+
+    /// Whether it is an echo request.
+    #[inline(always)]
+    pub(crate) fn is_echo_request(&self) -> bool {
+        !matches!(self.key.proto, proto::TCP | proto::UDP)
+    }
+
+    /// Whether there is more of it in other fragments.
+    #[inline(always)]
+    pub(crate) fn is_fragment(&self) -> bool {
+        self.oddities & oddity::FIRST_FRAGMENT != 0
     }
 
     /// Whether it is IPv4.
@@ -134,7 +156,7 @@ enum Fragment {
 #[inline(always)]
 fn ethernet(ctx: &TcContext) -> Result<(u16, u32), End> {
     let mut ethertype: [u8; 2] = load(ctx, 12).ok_or(MALFORMED)?;
-    let mut at = 14;
+    let mut at = ETHERNET;
     for _ in 0..MAX_TAGS {
         if !is_tag(ethertype) {
             break;
@@ -240,6 +262,18 @@ fn transport(ctx: &TcContext, payload: &Payload, tuple: &mut Tuple) -> Result<(u
     tuple.source_port = u16::from_be_bytes(source_port);
     tuple.destination_port = u16::from_be_bytes(destination_port);
     Ok((flags, u16::from_be_bytes(checksum)))
+}
+
+/// Takes nothing but an echo request, and writes ports of 0.
+#[inline(always)]
+fn echo_request(ctx: &TcContext, payload: &Payload, tuple: &mut Tuple) -> Result<(u8, u16), End> {
+    let header: Icmp = load(ctx, payload.at).ok_or(NOT_OURS)?;
+    let request = if payload.proto == icmp::V4 { icmp::ECHO_REQUEST_V4 } else { icmp::ECHO_REQUEST_V6 };
+    if header.type_and_code != [request, 0] || payload.at + len::<Icmp>() > payload.end {
+        return Err(NOT_OURS);
+    }
+    (tuple.source_port, tuple.destination_port) = (0, 0);
+    Ok((0, 0))
 }
 
 /// Where the IP packet ends: not every byte of a frame belongs to it (short ones are padded). A length of 0 stands in

@@ -5,6 +5,8 @@ use aya_ebpf::{
     helpers::{bpf_ktime_get_ns, generated::bpf_ktime_get_coarse_ns},
 };
 
+use lb_common::Address;
+
 use crate::maps::SETTINGS;
 
 /// Whether the kernel has `bpf_ktime_get_coarse_ns` (5.11). The loader sets it; where it is 0, the verifier removes
@@ -28,6 +30,12 @@ pub(crate) fn now() -> u64 {
 #[inline(always)]
 pub(crate) fn migrating(now: u64) -> bool {
     SETTINGS.get(0).is_some_and(|settings| now < settings.migration_until)
+}
+
+/// Whether an address may be a ClusterIP. The answer spares nearly all packets that are nobody's a lookup.
+#[inline(always)]
+pub(crate) fn may_be_cluster_ip(address: &Address) -> bool {
+    SETTINGS.get(0).is_some_and(|settings| settings.may_be_cluster_ip(*address))
 }
 
 /// Whether a frontend was removed that may have left flows.

@@ -1,6 +1,8 @@
 //! Builds packets. What a test expects comes from the same builder as what it sends, so a row of a table names the one
 //! thing that is to change.
 
+mod refusal;
+
 use std::net::{IpAddr, SocketAddr};
 
 use etherparse::{
@@ -14,7 +16,7 @@ pub const ETHERNET_LEN: usize = Ethernet2Header::LEN;
 
 const SMALL: &str = "the packets of tests are short";
 
-/// A frame that carries TCP or UDP over IPv4 or IPv6.
+/// A frame that carries TCP, UDP or an echo request over IPv4 or IPv6.
 #[derive(Clone, Debug)]
 pub struct Packet {
     source: SocketAddr,
@@ -26,12 +28,15 @@ pub struct Packet {
     ip_options: Vec<u8>,
     extensions: Vec<Extension>,
     fragment: Option<Fragment>,
+    time_to_live: u8,
+    ethernet: [[u8; 6]; 2],
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Transport {
     Tcp { flags: u8, sequence: u32, acknowledgement: u32 },
     Udp,
+    Echo { is_request: bool, id: u16 },
 }
 
 /// A place in an IP packet that was cut up.
@@ -66,6 +71,12 @@ impl Packet {
         Self { payload: payload.to_vec(), ..Self::new(source, destination, Transport::Udp) }
     }
 
+    /// An ICMP or ICMPv6 echo request; the ports are left out.
+    pub fn echo_request(source: SocketAddr, destination: SocketAddr, payload: &[u8]) -> Self {
+        let transport = Transport::Echo { is_request: true, id: 0x77aa };
+        Self { payload: payload.to_vec(), ..Self::new(source, destination, transport) }
+    }
+
     fn new(source: SocketAddr, destination: SocketAddr, transport: Transport) -> Self {
         assert_eq!(source.is_ipv4(), destination.is_ipv4());
         Self {
@@ -78,6 +89,8 @@ impl Packet {
             ip_options: Vec::new(),
             extensions: Vec::new(),
             fragment: None,
+            time_to_live: 64,
+            ethernet: [[2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1]],
         }
     }
 
@@ -89,6 +102,24 @@ impl Packet {
     /// The same packet with another destination.
     pub fn to(&self, destination: SocketAddr) -> Self {
         Self { destination, ..self.clone() }
+    }
+
+    /// The same packet with the Ethernet addresses exchanged.
+    fn turned_round(&self) -> Self {
+        let [destination, source] = self.ethernet;
+        Self { ethernet: [source, destination], ..self.clone() }
+    }
+
+    /// Sets the Ethernet destination.
+    pub fn to_ethernet(mut self, destination: [u8; 6]) -> Self {
+        self.ethernet[0] = destination;
+        self
+    }
+
+    /// Sets the time to live, or the hop limit.
+    pub fn with_time_to_live(mut self, time_to_live: u8) -> Self {
+        self.time_to_live = time_to_live;
+        self
     }
 
     /// Sets what follows the TCP or UDP header.
@@ -161,7 +192,8 @@ impl Packet {
         let (ethertype, ip) = match (self.source.ip(), self.destination.ip()) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
                 let mut header =
-                    Ipv4Header::new(0, 64, number, source.octets(), destination.octets()).expect(SMALL);
+                    Ipv4Header::new(0, self.time_to_live, number, source.octets(), destination.octets())
+                        .expect(SMALL);
                 header.identification = 0x1234;
                 header.dont_fragment =
                     matches!(self.transport, Transport::Tcp { .. }) && self.fragment.is_none();
@@ -180,7 +212,7 @@ impl Packet {
                 let header = Ipv6Header {
                     payload_length: len,
                     next_header: number,
-                    hop_limit: 64,
+                    hop_limit: self.time_to_live,
                     source: source.octets(),
                     destination: destination.octets(),
                     ..Ipv6Header::default()
@@ -198,8 +230,8 @@ impl Packet {
     fn ethernet_bytes(&self, carried: EtherType) -> Vec<u8> {
         let mut types = self.tags.iter().copied().chain([carried]);
         let header = Ethernet2Header {
-            source: [2, 0, 0, 0, 0, 1],
-            destination: [2, 0, 0, 0, 0, 2],
+            source: self.ethernet[1],
+            destination: self.ethernet[0],
             ether_type: types.next().expect("there is one"),
         };
         let mut bytes = header.to_bytes().to_vec();
@@ -215,6 +247,8 @@ impl Packet {
         let mut next = match self.transport {
             Transport::Tcp { .. } => IpNumber::TCP,
             Transport::Udp => IpNumber::UDP,
+            Transport::Echo { .. } if self.source.is_ipv4() => IpNumber::ICMP,
+            Transport::Echo { .. } => IpNumber::IPV6_ICMP,
         };
         let mut bytes = Vec::new();
         if let (Some(Fragment { offset, more }), true) = (self.fragment, self.source.is_ipv6()) {
@@ -246,6 +280,7 @@ impl Packet {
                 let length = u16::try_from(UdpHeader::LEN + self.payload.len()).expect(SMALL);
                 TransportHeader::Udp(UdpHeader { source_port, destination_port, length, checksum: 0 })
             }
+            Transport::Echo { is_request, id } => refusal::echo_header(self.source.is_ipv4(), is_request, id),
         }
     }
 
@@ -260,7 +295,8 @@ impl Packet {
                 header.checksum = self.checksum.unwrap_or(header.checksum);
                 header.to_bytes().to_vec()
             }
-            TransportHeader::Icmpv4(_) | TransportHeader::Icmpv6(_) => unreachable!("it is TCP or UDP"),
+            TransportHeader::Icmpv4(header) => header.to_bytes().to_vec(),
+            TransportHeader::Icmpv6(header) => header.to_bytes().to_vec(),
         }
     }
 }

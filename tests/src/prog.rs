@@ -31,6 +31,8 @@ pub enum Action {
     Next,
     /// `TC_ACT_SHOT`.
     Drop,
+    /// `TC_ACT_REDIRECT`: back to where it came from.
+    Answer,
 }
 
 /// What became of a packet.
@@ -53,6 +55,11 @@ impl Outcome {
     /// The packet went on and was counted once.
     pub fn passed(bytes: Vec<u8>, verdict: Verdict) -> Self {
         Self { action: Action::Next, bytes, counted: vec![(verdict, 1)] }
+    }
+
+    /// The packet was replaced by an answer and counted once.
+    pub fn answered(bytes: Vec<u8>, verdict: Verdict) -> Self {
+        Self { action: Action::Answer, bytes, counted: vec![(verdict, 1)] }
     }
 
     /// The packet went no further and was counted once.
@@ -117,7 +124,7 @@ impl Datapath {
     /// Runs a packet through a program, and what comes out through it again, that many times in all. The packet keeps its
     /// metadata in between, as when it meets the same hook on one device after the other.
     pub fn run_repeatedly(&mut self, hook: Hook, packet: &[u8], times: u32) -> Outcome {
-        let mut out = vec![0; packet.len() + 256];
+        let mut out = vec![0; packet.len() + 600];
         let name = hook.program();
         let program: &mut SchedClassifier = self.ebpf.program_mut(name).expect(name).try_into().expect(name);
         let result = program
@@ -133,6 +140,7 @@ impl Datapath {
             action: match result.return_value.cast_signed() {
                 -1 => Action::Next,
                 2 => Action::Drop,
+                7 => Action::Answer,
                 other => panic!("{name} returned {other}"),
             },
             bytes: out,
@@ -186,6 +194,13 @@ impl Datapath {
     pub fn dropped(&mut self, packet: &Packet, verdict: Verdict) {
         let outcome = self.run(Hook::Ingress, &packet.bytes());
         assert_eq!(outcome, Outcome::dropped(packet.bytes(), verdict), "{packet:?}\n{self:?}");
+    }
+
+    /// Sends a packet, whose sender has to be told that nobody takes it; counted once as `verdict`. The answer is compared
+    /// byte for byte with [`Packet::refusal`].
+    pub fn refused(&mut self, packet: &Packet, verdict: Verdict) {
+        let outcome = self.run(Hook::Ingress, &packet.bytes());
+        assert_eq!(outcome, Outcome::answered(packet.refusal(), verdict), "{packet:?}\n{self:?}");
     }
 
     /// A hash map of the datapath.

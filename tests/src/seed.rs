@@ -1,15 +1,21 @@
 //! What the agent would have written: frontends, backends and settings. The ids are given out as it gives them: one for each
 //! service port, and one for each backend of one.
 
-use std::{collections::BTreeMap, net::SocketAddr};
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+};
 
-use aya::maps::Array;
+use aya::{
+    maps::{Array, PerCpuArray, PerCpuValues},
+    util::nr_cpus,
+};
 use lb_common::{
     BackendSet, BackendState, BackendValue, ServiceKey, ServiceValue, Settings, SlotKey,
     addr::from_ip,
     backend::state,
     maps,
-    service::{proto, scope},
+    service::{flags, proto, scope},
 };
 
 use crate::prog::Datapath;
@@ -62,6 +68,29 @@ impl Datapath {
             ..ServiceValue::default()
         };
         self.hash(maps::SERVICES).insert(service_key(frontend), value, 0).expect("room");
+    }
+
+    /// Makes an address a ClusterIP as a whole, with the [`flags`] of that or without [`flags::USABLE`].
+    pub fn own_address(&mut self, address: IpAddr, usable: bool) {
+        let flags = if usable { flags::CLUSTER_IP | flags::USABLE } else { flags::CLUSTER_IP };
+        let value = ServiceValue { flags, ..ServiceValue::default() };
+        self.hash(maps::SERVICES).insert(ServiceKey::whole(from_ip(address)), value, 0).expect("room");
+    }
+
+    /// Has packets to a frontend dropped, not refused, while it has no backend.
+    pub fn drop_when_empty(&mut self, frontend: Frontend) {
+        let mut map = self.hash::<ServiceKey, ServiceValue>(maps::SERVICES);
+        let mut value = map.get(&service_key(frontend), 0).expect("it is there");
+        value.flags |= flags::DROP_WHEN_EMPTY;
+        map.insert(service_key(frontend), value, 0).expect("it is replaced");
+    }
+
+    /// Sets when the last ICMP error of each CPU is due (`lb_common::refuse::spend`).
+    pub fn set_errors_due(&mut self, due: u64) {
+        let map = self.ebpf.map_mut("ERRORS_DUE").expect("ERRORS_DUE");
+        let cpus = nr_cpus().expect("the kernel tells");
+        let values = PerCpuValues::try_from(vec![due; cpus]).expect("one a CPU");
+        PerCpuArray::try_from(map).expect("a per-CPU array").set(0, values, 0).expect("element 0");
     }
 
     /// Makes the service port of one frontend the owner of another, whose backends stay as they are.

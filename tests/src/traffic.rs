@@ -9,8 +9,8 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result, bail};
-use nix::sys::socket::{setsockopt, sockopt};
+use anyhow::{Context, Result, bail, ensure};
+use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, setsockopt, socket, sockopt};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, UdpSocket as AsyncUdpSocket},
@@ -218,6 +218,39 @@ pub fn ask_udp(from: &Namespace, to: SocketAddr, times: usize) -> Answers {
             let length = socket.recv(&mut name)?;
             Ok(text(&name[..length]))
         })
+    })
+}
+
+/// Sends one echo request and waits for its reply.
+///
+/// # Errors
+/// What the kernel says, after [`TIMEOUT`] at the latest.
+pub fn ping(from: &Namespace, to: IpAddr) -> Result<()> {
+    // Who may open such a socket: everybody.
+    from.sysctl("net.ipv4.ping_group_range", "0 2147483647")?;
+    from.run(|| {
+        let (family, protocol, request, reply) = match to {
+            IpAddr::V4(_) => (AddressFamily::Inet, SockProtocol::Icmp, 8, 0),
+            IpAddr::V6(_) => (AddressFamily::Inet6, SockProtocol::IcmpV6, 128, 129),
+        };
+        let socket = UdpSocket::from(socket(family, SockType::Datagram, SockFlag::SOCK_CLOEXEC, protocol)?);
+        socket.set_read_timeout(Some(TIMEOUT))?;
+        // As ping(8) does, or an error that may be over in a moment is not told.
+        match to {
+            IpAddr::V4(_) => setsockopt(&socket, sockopt::Ipv4RecvErr, &true)?,
+            IpAddr::V6(_) => setsockopt(&socket, sockopt::Ipv6RecvErr, &true)?,
+        }
+        socket.connect((to, 0))?;
+        // The kernel fills in the checksum and the identifier.
+        socket.send(&[request, 0, 0, 0, 0, 0, 0, 1, b'?'])?;
+        let mut answer = [0; 256];
+        let length = socket.recv(&mut answer)?;
+        ensure!(
+            answer[..length].first() == Some(&reply) && answer[8..length] == *b"?",
+            "{to} answered {:?}",
+            &answer[..length]
+        );
+        Ok(())
     })
 }
 

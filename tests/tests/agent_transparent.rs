@@ -15,10 +15,7 @@ use lb_tests::{
     agent::AgentNode,
     frames::FrameSocket,
     manifests::{BACKEND_PORT, list, replace, web},
-    netns::{
-        Namespace,
-        shapes::{POD_INTERFACE, Shape, VIP, VIP_V6, bridge, routed},
-    },
+    netns::shapes::{POD_INTERFACE, Shape, VIP, VIP_V6, bridge, routed},
     packet::{ACK, Extension, Packet, SYN},
     traffic::{NameServer, ask_tcp},
 };
@@ -67,15 +64,6 @@ fn frames(client: IpAddr, backend: IpAddr) -> Vec<(&'static str, Packet)> {
     frames
 }
 
-/// The link-layer address of an interface.
-fn mac(host: &Namespace, interface: &str) -> [u8; MAC_LEN] {
-    let shown = host.sh(&format!("ip -o link show dev {interface}")).unwrap();
-    let (_, rest) = shown.split_once("link/ether ").unwrap();
-    let text = rest.split(' ').next().unwrap();
-    let bytes: Vec<_> = text.split(':').map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect();
-    bytes.try_into().unwrap()
-}
-
 /// The IP packet of a frame after a router has passed it on.
 fn one_hop_less(ip: &[u8]) -> Vec<u8> {
     let mut ip = ip.to_vec();
@@ -94,11 +82,11 @@ fn one_hop_less(ip: &[u8]) -> Vec<u8> {
 fn assert_transparent(shape: &Shape, what: &str, is_routed: bool) {
     let [backend, ..] = &shape.backends;
     let client = &shape.client;
-    let own = mac(&client.host, POD_INTERFACE);
+    let own = client.host.mac(POD_INTERFACE).unwrap();
     let next_hop = if is_routed {
-        mac(&shape.nodes[0], &client.node_interface)
+        shape.nodes[0].mac(&client.node_interface).unwrap()
     } else {
-        mac(&backend.host, POD_INTERFACE)
+        backend.host.mac(POD_INTERFACE).unwrap()
     };
     // The node knows its neighbour before the first frame: it would hold that back.
     let server = NameServer::start(&backend.host, BACKEND_PORT).unwrap();

@@ -14,7 +14,7 @@ use lb_tests::{
     traffic::{NameServer, ask_tcp, ask_udp},
 };
 use lb_userspace::{
-    datapath::{Hook, TcAttach},
+    datapath::{Hook, TcAttach, schema_folder},
     sys::{TcxPlace, pin, tcx_link_create},
 };
 
@@ -136,7 +136,7 @@ fn an_interface_that_went_while_no_agent_ran_leaves_nothing_behind() {
         fixture.node.join(&back_as, &fixture.pod, "eth0").unwrap();
         fixture.live(TcAttach::Tcx, async |life| life.until_on(&[POD]).await).unwrap();
         assert_eq!(fixture.programs(POD).unwrap(), OURS_BY_TCX, "{back_as}");
-        let pins = std::fs::read_dir(fixture.root.path().join("v1/links")).unwrap();
+        let pins = std::fs::read_dir(schema_folder(fixture.root.path()).join("links")).unwrap();
         assert_eq!(pins.count(), 2, "the pins of the incarnation before are gone");
     }
 }

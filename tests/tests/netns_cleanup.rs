@@ -17,7 +17,7 @@ use lb_tests::{
     netns::Namespace,
 };
 use lb_userspace::{
-    datapath::{Config, Datapath, Hook, Report, TcAttach, Trace, cleanup},
+    datapath::{Config, Datapath, Hook, Report, TcAttach, Trace, cleanup, schema_folder},
     object::OBJECT,
 };
 
@@ -79,7 +79,7 @@ fn a_cleanup_leaves_no_program_link_qdisc_map_or_folder() {
         let before = listing(&node).unwrap();
         attach(&node, &config(root.path(), tc_attach), &["veth-1", "veth-2"]).unwrap();
         assert_ne!(listing(&node).unwrap(), before);
-        let maps = map_ids(&root.path().join("v1")).unwrap();
+        let maps = map_ids(&schema_folder(root.path())).unwrap();
 
         let report = clean(&node, root.path(), false).unwrap();
         assert_eq!(count(&report, Trace::Link), want_links);
@@ -103,7 +103,7 @@ fn a_cleanup_removes_links_of_interfaces_that_have_gone_and_folders_of_other_sch
     attach(&node, &config(root.path(), TcAttach::Tcx), &["veth-1", "veth-2"]).unwrap();
     node.ip("link del veth-1").unwrap();
     // As an older version would have left it.
-    fs::rename(root.path().join("v1"), root.path().join("v0")).unwrap();
+    fs::rename(schema_folder(root.path()), root.path().join("v0")).unwrap();
 
     let report = clean(&node, root.path(), false).unwrap();
     assert_eq!(count(&report, Trace::Link), 4);
@@ -160,7 +160,7 @@ fn an_agent_at_work_keeps_others_out_and_is_named() {
     assert!(second.contains(&own) && second.contains(root.path().to_str().unwrap()), "{second}");
     let refused = clean(&node, root.path(), false).unwrap_err().to_string();
     assert!(refused.contains(&own) && refused.contains("--force"), "{refused}");
-    assert!(root.path().join("v1").join(maps::FLOWS).exists());
+    assert!(schema_folder(root.path()).join(maps::FLOWS).exists());
 
     clean(&node, root.path(), true).unwrap();
     assert!(!root.path().exists());
@@ -174,7 +174,7 @@ fn a_pinned_map_of_another_size_is_refused_with_both_sizes_and_the_datapath_work
     let mut config = config(root.path(), TcAttach::Tcx);
     attach(&node, &config, &["veth-1"]).unwrap();
     let before = listing(&node).unwrap();
-    let maps = map_ids(&root.path().join("v1")).unwrap();
+    let maps = map_ids(&schema_folder(root.path())).unwrap();
 
     config.map_sizes.insert(maps::FLOWS.to_owned(), MAP_SIZE / 2);
     let error = Datapath::open(OBJECT, &config).unwrap_err().to_string();
@@ -182,7 +182,7 @@ fn a_pinned_map_of_another_size_is_refused_with_both_sizes_and_the_datapath_work
         assert!(error.contains(part), "{error}");
     }
     assert_eq!(listing(&node).unwrap(), before);
-    assert_eq!(map_ids(&root.path().join("v1")).unwrap(), maps);
+    assert_eq!(map_ids(&schema_folder(root.path())).unwrap(), maps);
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn a_pinned_map_of_another_layout_is_refused_before_anything_is_made() {
     ] {
         let host = Namespace::new("host").unwrap();
         let root = BpfRoot::new().unwrap();
-        let folder = root.path().join("v1");
+        let folder = schema_folder(root.path());
         fs::create_dir_all(&folder).unwrap();
         let pin = folder.join(maps::FLOWS);
         host.sh(&format!("bpftool map create {} {create} name FLOWS", pin.display())).unwrap();

@@ -110,8 +110,8 @@ fn b36_without_backends_connections_go_on_and_new_ones_are_refused() {
     datapath.serve(tcp(VIP), &[]);
     datapath.set_state(tcp(VIP), BACKEND_1, None);
     datapath.to_backend(&segment(ACK), Verdict::FlowContinued, &[BACKEND_1]);
-    datapath.dropped(&Packet::tcp(CLIENT_UDP, VIP, SYN), Verdict::NoBackend);
-    datapath.dropped(&segment(SYN), Verdict::NoBackend);
+    datapath.refused(&Packet::tcp(CLIENT_UDP, VIP, SYN), Verdict::NoBackend);
+    datapath.refused(&segment(SYN), Verdict::NoBackend);
     // The SYN may have been forged, or late.
     datapath.to_backend(&segment(ACK), Verdict::FlowContinued, &[BACKEND_1]);
 }
@@ -134,7 +134,7 @@ fn b30_udp_reaches_a_backend_as_soon_as_there_is_one() {
     let mut datapath = Datapath::load();
     datapath.untouched(&datagram());
     datapath.serve(udp(VIP), &[]);
-    datapath.dropped(&datagram(), Verdict::NoBackend);
+    datapath.refused(&datagram(), Verdict::NoBackend);
     datapath.serve(udp(VIP), &[BACKEND_1]);
     datapath.to_backend(&datagram(), Verdict::FlowCreated, &[BACKEND_1]);
 }

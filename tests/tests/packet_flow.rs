@@ -102,7 +102,7 @@ fn b38_a_flood_of_syns_displaces_no_established_connection() {
     datapath.to_backend(&segment(ACK), Verdict::FlowContinued, &[backend]);
     datapath.from_vip(&segment_of(backend, ACK), VIP);
     // What the flood has displaced never goes on at another backend.
-    datapath.dropped(&Packet::tcp(half_open, VIP, ACK), Verdict::MidflowUnknown);
+    datapath.refused(&Packet::tcp(half_open, VIP, ACK), Verdict::MidflowUnknown);
 }
 
 #[test]

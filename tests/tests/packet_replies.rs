@@ -51,7 +51,7 @@ fn a_dead_flow_gives_its_reply_tuple_to_another_vip() {
     let other = |flags| Packet::tcp(CLIENT, OTHER_VIP, flags);
     datapath.to_backend(&other(SYN), Verdict::FlowCreated, &[BACKEND_1]);
     datapath.from_vip(&segment_of(BACKEND_1, SYN | ACK), OTHER_VIP);
-    datapath.dropped(&segment(ACK), Verdict::MidflowUnknown);
+    datapath.refused(&segment(ACK), Verdict::MidflowUnknown);
     datapath.to_backend(&other(ACK), Verdict::FlowContinued, &[BACKEND_1]);
     assert_eq!(tables(&datapath), [Table::Settled; 2], "{datapath:?}");
 }
@@ -131,7 +131,7 @@ fn a_direct_connection_after_one_to_the_vip_is_not_touched_and_the_vip_works_aga
         datapath.untouched(&direct(ACK));
         datapath.untouched(&segment_of(BACKEND_1, ACK));
         // What is left of the old connection must not get into the new one.
-        datapath.dropped(&segment(FIN | ACK), Verdict::MidflowUnknown);
+        datapath.refused(&segment(FIN | ACK), Verdict::MidflowUnknown);
         datapath.untouched(&segment_of(BACKEND_1, ACK));
 
         datapath.to_backend(&segment(SYN), Verdict::FlowCreated, &[BACKEND_1]);

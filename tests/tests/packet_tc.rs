@@ -7,10 +7,10 @@ use std::{
 
 use aya::util::KernelVersion;
 use etherparse::EtherType;
-use lb_common::{Settings, Verdict};
+use lb_common::Verdict;
 use lb_tests::{
     addrs::*,
-    packet::{ACK, ETHERNET_LEN, Extension, FIN, Packet, RST, SYN},
+    packet::{ACK, ETHERNET_LEN, Extension, Packet, SYN},
     prog::{Datapath, Hook, Outcome},
     received_sum::run_with_received_sum,
     seed::{tcp, udp},
@@ -190,33 +190,6 @@ fn v4_mapped(address: SocketAddr) -> IpAddr {
         IpAddr::V4(address) => address.to_ipv6_mapped().into(),
         IpAddr::V6(address) => address.into(),
     }
-}
-
-#[test]
-fn a_frontend_without_backends_drops_and_records_nothing() {
-    let mut datapath = Datapath::load();
-    datapath.serve(tcp(VIP), &[]);
-    datapath.serve(udp(VIP), &[]);
-    datapath.serve(tcp(VIP_V6), &[]);
-    datapath.dropped(&Packet::tcp(CLIENT, VIP, SYN), Verdict::NoBackend);
-    datapath.dropped(&Packet::udp(CLIENT_UDP, VIP, b"x"), Verdict::NoBackend);
-    datapath.dropped(&Packet::tcp(CLIENT_V6, VIP_V6, SYN), Verdict::NoBackend);
-    assert_eq!(datapath.flows(), []);
-}
-
-#[test]
-fn mid_flow_tcp_without_a_flow_passes_in_the_migration_window_and_is_dropped_after_it() {
-    let mut datapath = Datapath::load();
-    datapath.serve(tcp(VIP), &[BACKEND_1]);
-    for flags in [ACK, FIN | ACK, RST, RST | ACK, SYN | ACK] {
-        let packet = Packet::tcp(CLIENT, VIP, flags);
-        datapath.set_settings(Settings { migration_until: u64::MAX, ..Settings::default() });
-        let outcome = datapath.run(Hook::Ingress, &packet.bytes());
-        assert_eq!(outcome, Outcome::passed(packet.bytes(), Verdict::MidflowPassed), "{packet:?}");
-        datapath.set_settings(Settings { migration_until: 1, ..Settings::default() });
-        datapath.dropped(&packet, Verdict::MidflowUnknown);
-    }
-    assert_eq!(datapath.flows(), []);
 }
 
 #[test]

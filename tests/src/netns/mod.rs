@@ -16,7 +16,7 @@ use std::{
     thread,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use nix::{
     net::if_::if_nametoindex,
     sched::{CloneFlags, setns, unshare},
@@ -133,6 +133,19 @@ impl Namespace {
     /// Where there is no such interface.
     pub fn ifindex(&self, interface: &str) -> Result<u32> {
         self.run(|| if_nametoindex(interface)).with_context(|| format!("{}: {interface}", self.role))
+    }
+
+    /// Link-layer address of an interface.
+    ///
+    /// # Errors
+    /// Where there is no such interface, or it has none.
+    pub fn mac(&self, interface: &str) -> Result<[u8; 6]> {
+        let shown = self.sh(&format!("ip -o link show dev {interface}"))?;
+        let (_, rest) = shown.split_once("link/ether ").context("it has no link-layer address")?;
+        let text = rest.split(' ').next().unwrap_or(rest);
+        let bytes: Vec<_> =
+            text.split(':').map(|byte| u8::from_str_radix(byte, 16)).collect::<Result<_, _>>()?;
+        bytes.try_into().map_err(|_| anyhow!("{}: {interface}: {text:?} is of another length", self.role))
     }
 
     /// Turns an offload of an interface on or off (`ethtool -K`): `offload("eth0", "tx", false)`.
