@@ -132,7 +132,7 @@ impl Story {
             .collect();
         let holds = self.maps.holds();
         let mut held = BTreeSet::new();
-        for (key, value) in &holds.services {
+        for (key, value) in holds.services.iter().filter(|(key, _)| !key.is_whole()) {
             let mut backends = BTreeSet::new();
             for slot in 0..value.set.count {
                 let slot = SlotKey { block: value.set.block, slot, pad: 0 };

@@ -74,7 +74,7 @@ fn status_and_get_services_show_the_agent_and_what_the_maps_hold() {
     let status: Value = serde_json::from_str(&text(&node.verb("status", &["-o", "json"]).unwrap())).unwrap();
     assert_eq!(status["agent"]["reconciler"]["programmed"], 4);
     assert_eq!(status["agent"]["pid"], agent.pid());
-    assert_eq!(status["maps"]["entries"]["SERVICES"]["entries"], 4);
+    assert_eq!(status["maps"]["entries"]["SERVICES"]["entries"], 6, "with both ClusterIPs");
     assert_eq!(status["maps"]["entries"]["BACKENDS"]["entries"], 8);
     assert_eq!(status["maps"]["packets"]["NoBackend"], 0);
 
@@ -91,7 +91,7 @@ fn status_and_get_services_show_the_agent_and_what_the_maps_hold() {
     assert_eq!(output.status.code(), Some(1), "no agent answers");
     let status: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(status["agent"], Value::Null);
-    assert_eq!(status["maps"]["entries"]["SERVICES"]["entries"], 4, "the datapath is still there");
+    assert_eq!(status["maps"]["entries"]["SERVICES"]["entries"], 6, "the datapath is still there");
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn a_terminated_agent_ends_soon_and_leaves_its_datapath_and_no_socket() {
         status["maps"]["entries"]["SERVICES"].clone()
     };
     let held = services(&node.verb("status", &["-o", "json"]).unwrap());
-    assert_eq!(held, json!({"entries": 4, "size": 64}));
+    assert_eq!(held, json!({"entries": 6, "size": 64}));
 
     // The size that was chosen once holds without being said again.
     node.set_arguments(&arguments[..2]);

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use lb_common::{backend::state, maps};
+use lb_common::{ServiceKey, backend::state, maps, service::flags::CLUSTER_IP};
 
 use super::{LbMaps, MapError, Op, Snapshot};
 
@@ -166,9 +166,20 @@ impl Shared {
     }
 }
 
-/// Whether every slot that a packet can choose is there, and its backend active.
+/// Whether every slot that a packet can choose is there, and its backend active; and whether every ClusterIP as a whole is
+/// where it is looked for, and the address of a frontend.
 fn whole(maps: &Snapshot) -> Result<(), String> {
     for (key, value) in &maps.services {
+        if key.is_whole() {
+            let of_it = |other: &ServiceKey| other.address == key.address && !other.is_whole();
+            let mut frontends = maps.services.iter().filter(|(other, _)| of_it(other));
+            if frontends.all(|(_, value)| value.flags & CLUSTER_IP == 0) {
+                return Err(format!("{key:?} has no frontend of a ClusterIP"));
+            }
+            if !maps.settings.may_be_cluster_ip(key.address) {
+                return Err(format!("{key:?} is outside of {:?}", maps.settings.cluster_ips));
+            }
+        }
         let set = value.set;
         if set.local > set.count {
             return Err(format!("{key:?} has {} local of {} backends", set.local, set.count));

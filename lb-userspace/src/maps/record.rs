@@ -3,9 +3,15 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, hash_map::Entry},
+    hash::Hash,
+};
 
-use lb_common::{BackendState, BackendValue, ServiceKey, ServiceValue, Settings, SlotKey};
+use lb_common::{
+    Address, BackendState, BackendValue, ServiceKey, ServiceValue, Settings, SlotKey,
+    service::flags::CLUSTER_IP,
+};
 
 use super::{Op, Snapshot};
 
@@ -17,6 +23,8 @@ use super::{Op, Snapshot};
 #[derive(Debug, Default)]
 pub struct Record {
     services: HashMap<ServiceKey, ServiceValue>,
+    /// ClusterIPs as a whole ([`ServiceKey::whole`]).
+    addresses: HashMap<Address, ServiceValue>,
     /// The slots of a block are one range.
     backends: BTreeMap<SlotKey, BackendValue>,
     states: BTreeMap<u32, BackendState>,
@@ -25,6 +33,8 @@ pub struct Record {
     block_users: BTreeMap<u32, u32>,
     /// Frontends, each behind its service id.
     frontends: BTreeSet<(u32, ServiceKey)>,
+    /// Address → frontends that make it a ClusterIP.
+    cluster_ips: HashMap<Address, BTreeSet<ServiceKey>>,
     /// Backend id → slots that hold it.
     holders: BTreeMap<u32, u32>,
 }
@@ -49,8 +59,17 @@ impl Record {
     /// Follows an operation that was carried out.
     pub fn apply(&mut self, op: &Op) {
         match *op {
+            Op::PutService(key, value) if key.is_whole() => {
+                self.addresses.insert(key.address, value);
+            }
+            Op::DeleteService(key) if key.is_whole() => {
+                self.addresses.remove(&key.address);
+            }
             Op::PutService(key, value) => {
                 self.remove_service(&key);
+                if value.flags & CLUSTER_IP != 0 {
+                    self.cluster_ips.entry(key.address).or_default().insert(key);
+                }
                 self.services.insert(key, value);
                 *self.block_users.entry(value.set.block).or_default() += 1;
                 self.frontends.insert((value.service_id, key));
@@ -81,11 +100,11 @@ impl Record {
     /// stay so.
     pub fn inverse(&self, op: &Op) -> Option<Op> {
         match *op {
-            Op::PutService(key, value) => match self.services.get(&key) {
+            Op::PutService(key, value) => match self.service(&key) {
                 Some(old) => (*old != value).then_some(Op::PutService(key, *old)),
                 None => Some(Op::DeleteService(key)),
             },
-            Op::DeleteService(key) => self.services.get(&key).map(|old| Op::PutService(key, *old)),
+            Op::DeleteService(key) => self.service(&key).map(|old| Op::PutService(key, *old)),
             Op::PutBackend(key, value) => match self.backends.get(&key) {
                 Some(old) => (*old != value).then_some(Op::PutBackend(key, *old)),
                 None => Some(Op::DeleteBackend(key)),
@@ -103,6 +122,22 @@ impl Record {
     /// The frontends.
     pub const fn services(&self) -> &HashMap<ServiceKey, ServiceValue> {
         &self.services
+    }
+
+    /// The entry of an address as a whole.
+    pub fn address(&self, address: &Address) -> Option<&ServiceValue> {
+        self.addresses.get(address)
+    }
+
+    /// The addresses that have such an entry.
+    pub fn addresses(&self) -> impl Iterator<Item = Address> {
+        self.addresses.keys().copied()
+    }
+
+    /// The frontends that make an address a ClusterIP.
+    pub fn cluster_ip(&self, address: Address) -> impl Iterator<Item = (&ServiceKey, &ServiceValue)> {
+        let keys = self.cluster_ips.get(&address).into_iter().flatten();
+        keys.filter_map(|key| self.services.get_key_value(key))
     }
 
     /// The slots of a block, in order.
@@ -143,14 +178,30 @@ impl Record {
         self.holders.get(&backend_id).copied().unwrap_or_default()
     }
 
+    /// A frontend, or an address as a whole.
+    fn service(&self, key: &ServiceKey) -> Option<&ServiceValue> {
+        if key.is_whole() { self.addresses.get(&key.address) } else { self.services.get(key) }
+    }
+
     fn remove_service(&mut self, key: &ServiceKey) {
         let Some(old) = self.services.remove(key) else { return };
         decrement(&mut self.block_users, old.set.block);
         self.frontends.remove(&(old.service_id, *key));
+        remove_member(&mut self.cluster_ips, key.address, key);
     }
 }
 
-/// A count of zero has no entry, so that what has gone leaves nothing behind.
+/// An empty set has no entry, so that what has gone leaves nothing behind.
+fn remove_member<K: Eq + Hash>(sets: &mut HashMap<K, BTreeSet<ServiceKey>>, of: K, key: &ServiceKey) {
+    if let Entry::Occupied(mut set) = sets.entry(of) {
+        set.get_mut().remove(key);
+        if set.get().is_empty() {
+            set.remove();
+        }
+    }
+}
+
+/// Nor has a count of zero.
 fn decrement(counts: &mut BTreeMap<u32, u32>, key: u32) {
     if let Some(count) = counts.get_mut(&key) {
         *count -= 1;

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use lb_common::{
-    Address, BackendSet, BackendState, BackendValue, ServiceValue, SlotKey, backend::state,
-    service::flags::DROP_WHEN_EMPTY,
+    Address, BackendSet, BackendState, BackendValue, ServiceKey, ServiceValue, SlotKey,
+    backend::state,
+    service::flags::{CLUSTER_IP, DROP_WHEN_EMPTY},
 };
 
-use super::{Leftovers, Plan, PlanError, place};
+use super::{Leftovers, Plan, PlanError, address::Addresses, place};
 use crate::{
-    desired::{EndpointSet, Frontend, NoBackends},
+    desired::{EndpointSet, Frontend, FrontendKind, NoBackends},
     endpoints::{Backend, Selection},
     ids::{Exhausted, Ids, Next, ServicePort},
     maps::{Op, Record},
@@ -26,12 +27,12 @@ pub(super) struct Draft<'a> {
     /// Flags by backend id. A backend can be in several sets of its Service port: it has the flags of all.
     states: BTreeMap<u32, u32>,
     slots: Vec<Op>,
-    switches: Vec<Op>,
-    leftovers: Leftovers,
+    frontends: Vec<(ServiceKey, ServiceValue)>,
+    complete: bool,
 }
 
 impl<'a> Draft<'a> {
-    pub(super) fn new(service: &'a ObjectKey, record: &'a Record, ids: &'a mut Ids) -> Self {
+    pub(super) fn new(service: &'a ObjectKey, record: &'a Record, ids: &'a mut Ids, complete: bool) -> Self {
         Self {
             service,
             record,
@@ -40,26 +41,21 @@ impl<'a> Draft<'a> {
             service_ids: Vec::new(),
             states: BTreeMap::new(),
             slots: Vec::new(),
-            switches: Vec::new(),
-            leftovers: Leftovers::default(),
+            frontends: Vec::new(),
+            complete,
         }
     }
 
-    /// Brings the frontends that share a set to it. Where they `keep` what they have, the backends of their present sets stay
-    /// in it.
-    pub(super) fn set(
-        &mut self,
-        set: &EndpointSet,
-        frontends: &[&Frontend],
-        keep: bool,
-    ) -> Result<(), PlanError> {
+    /// Brings the frontends that share a set to it. Until every first list is complete, the backends of their present sets
+    /// stay in it.
+    pub(super) fn set(&mut self, set: &EndpointSet, frontends: &[&Frontend]) -> Result<(), PlanError> {
         let held: Vec<_> =
             frontends.iter().filter_map(|frontend| self.record.services().get(&frontend.key())).collect();
         let port = ServicePort { service: self.service.clone(), port: set.port.clone() };
         let service_id = self.ids.service(port, held.iter().map(|value| value.service_id))?;
         self.service_ids.push(service_id);
         let mut wanted = Wanted::new(&set.selection);
-        if keep {
+        if !self.complete {
             held.iter().for_each(|value| wanted.keep(value, self.record));
         }
         let slots = wanted.chosen.len() + wanted.draining.len();
@@ -75,14 +71,15 @@ impl<'a> Draft<'a> {
         let backend_set = self.block(&held, service_id, &members, count, as_count(local));
         let flags = if set.no_backends() == NoBackends::Drop { DROP_WHEN_EMPTY } else { 0 };
         for frontend in frontends {
+            let of_kind = if frontend.kind == FrontendKind::ClusterIP { CLUSTER_IP } else { 0 };
             let value = ServiceValue {
                 set: backend_set,
                 service_id,
-                flags,
+                flags: flags | of_kind,
                 affinity_seconds: frontend.affinity_seconds.unwrap_or_default(),
                 pad: 0,
             };
-            self.switch(frontend, value);
+            self.frontends.push((frontend.key(), value));
         }
         Ok(())
     }
@@ -97,19 +94,30 @@ impl<'a> Draft<'a> {
 
     /// Puts everything in order.
     pub(super) fn finish(self) -> Plan {
-        let mut now: Vec<_> =
-            self.ids.reserve(self.record.settings()).map(Op::PutSettings).into_iter().collect();
-        now.reserve_exact(self.states.len() + self.slots.len() + self.switches.len());
+        let (record, mut leftovers) = (self.record, Leftovers::default());
+        let frontends = self.frontends.iter().map(|(key, value)| (*key, Some(*value)));
+        let addresses = Addresses::of(frontends, record, self.complete);
+        let settings = addresses.settings(self.ids.reserve(record.settings()), record);
+        let mut now: Vec<_> = settings.map(Op::PutSettings).into_iter().collect();
+        now.reserve(self.states.len() + self.slots.len() + self.frontends.len());
         for (id, mut flags) in self.states {
-            let held = self.record.states().get(&id).copied();
+            let held = record.states().get(&id).copied();
             // Who can be chosen from an old set stays active until that has been collected.
             flags |= held.map_or(0, |held| held.flags & state::ACTIVE);
             if held != Some(BackendState { flags }) {
                 now.push(Op::PutState(id, BackendState { flags }));
             }
         }
-        now.extend(self.slots.into_iter().chain(self.switches));
-        Plan { now, leftovers: self.leftovers, held_back: false }
+        now.extend(self.slots.into_iter().chain(addresses.before));
+        for (key, value) in self.frontends {
+            let held = record.services().get(&key);
+            if held != Some(&value) {
+                now.push(Op::PutService(key, value));
+                held.into_iter().for_each(|held| leftovers.add(held, record));
+            }
+        }
+        now.extend(addresses.after);
+        Plan { now, leftovers, held_back: addresses.held_back }
     }
 
     fn member(
@@ -150,17 +158,6 @@ impl<'a> Draft<'a> {
         let slots = members.iter().enumerate().map(|member| slot(block, member));
         self.slots.extend(slots.map(|(key, member)| Op::PutBackend(key, *member)));
         BackendSet { block, count, local }
-    }
-
-    fn switch(&mut self, frontend: &Frontend, value: ServiceValue) {
-        let held = self.record.services().get(&frontend.key());
-        if held == Some(&value) {
-            return;
-        }
-        self.switches.push(Op::PutService(frontend.key(), value));
-        if let Some(held) = held {
-            self.leftovers.add(held, self.record);
-        }
     }
 }
 

@@ -4,9 +4,11 @@
 //!
 //! ```text
 //!   reservation of ids → states of those that come → slots of a new block → one write a frontend, which goes over
+//!   → the ClusterIP as a whole
 //!   → states of those that have gone, or now only drain → (grace period) → slots of the old block
 //! ```
 
+mod address;
 mod draft;
 mod leftovers;
 #[cfg(test)]
@@ -17,7 +19,7 @@ use std::collections::{BTreeMap, HashSet};
 use lb_common::{Address, ServiceKey, ServiceValue, addr, settings::flags::ORPHAN_FLOWS};
 pub use leftovers::Leftovers;
 
-use self::draft::Draft;
+use self::{address::Addresses, draft::Draft};
 use crate::{
     desired::Desired,
     endpoints::{Backend, Selection},
@@ -85,9 +87,12 @@ pub fn service(
             by_set.entry(frontend.set).or_insert_with(|| (set, Vec::new())).1.push(frontend);
         }
     }
-    let mut draft = Draft::new(key, record, ids);
-    match by_set.into_values().try_for_each(|(set, frontends)| draft.set(set, &frontends, !complete)) {
-        Ok(()) => Ok(Plan { held_back, ..draft.finish() }),
+    let mut draft = Draft::new(key, record, ids, complete);
+    match by_set.into_values().try_for_each(|(set, frontends)| draft.set(set, &frontends)) {
+        Ok(()) => {
+            let plan = draft.finish();
+            Ok(Plan { held_back: held_back || plan.held_back, ..plan })
+        }
         Err(error) => {
             draft.abandon();
             Err(error)
@@ -105,6 +110,8 @@ pub fn removal(frontend: &ServiceKey, record: &Record) -> Plan {
         settings.flags |= ORPHAN_FLOWS;
         plan.now.push(Op::PutSettings(settings));
     }
+    let addresses = Addresses::of([(*frontend, None)].into_iter(), record, false);
+    plan.now.extend(addresses.before.into_iter().chain(addresses.after));
     plan.now.push(Op::DeleteService(*frontend));
     plan.leftovers.add(held, record);
     plan

@@ -81,6 +81,9 @@ impl Held {
         let mut held = HashMap::new();
         for entry in maps.services.iter() {
             let (key, value) = entry?;
+            if key.is_whole() {
+                continue;
+            }
             let slots = (0..value.set.count).map(|slot| SlotKey { block: value.set.block, slot, pad: 0 });
             let mut backends = Vec::new();
             for slot in slots {

@@ -5,15 +5,15 @@ use super::*;
 
 /// Operations on a few keys, so that they meet.
 fn op() -> impl Strategy<Value = Op> {
-    let service = (0u16..3).prop_map(|port| ServiceKey {
-        address: addr::from_v4([10, 96, 0, 50]),
-        port,
-        proto: 6,
-        scope: 0,
+    let address = addr::from_v4([10, 96, 0, 50]);
+    let service = (0u16..3).prop_map(move |port| match port {
+        0 => ServiceKey::whole(address),
+        _ => ServiceKey { address, port, proto: 6, scope: 0 },
     });
-    let value = (0u32..3, 0u32..3).prop_map(|(block, service_id)| ServiceValue {
+    let value = (0u32..3, 0u32..3, any::<bool>()).prop_map(|(block, service_id, cluster_ip)| ServiceValue {
         set: BackendSet { block, count: 1, local: 0 },
         service_id,
+        flags: if cluster_ip { CLUSTER_IP } else { 0 },
         ..ServiceValue::default()
     });
     let slot = || (0u32..3, 0u16..3).prop_map(|(block, slot)| SlotKey { block, slot, pad: 0 });
@@ -47,7 +47,7 @@ fn after(ops: &[Op]) -> Record {
 }
 
 fn same(a: &Record, b: &Record) -> bool {
-    a.services == b.services && a.backends == b.backends && a.states == b.states
+    a.services == b.services && a.addresses == b.addresses && a.backends == b.backends && a.states == b.states
 }
 
 proptest! {
@@ -61,6 +61,10 @@ proptest! {
             let of_id = record.services.values().filter(|value| value.service_id == *id).count();
             prop_assert_eq!(record.frontends(*id).count(), of_id);
         }
+        let cluster_ips: BTreeSet<_> = record.cluster_ips.values().flatten().copied().collect();
+        let flagged = record.services.iter().filter(|(_, value)| value.flags & CLUSTER_IP != 0);
+        prop_assert_eq!(&cluster_ips, &flagged.map(|(key, _)| *key).collect());
+        prop_assert!(record.cluster_ips.values().all(|frontends| !frontends.is_empty()));
         prop_assert_eq!(&record.holders, &counted(record.backends.values().map(|value| value.backend_id)));
     }
 

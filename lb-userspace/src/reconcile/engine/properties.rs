@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lb_common::{SlotKey, addr, backend::state};
+use lb_common::{SlotKey, addr, backend::state, service::flags::USABLE};
 use proptest::{collection::vec, prelude::*, sample::select};
 
 use super::tests::{Agent, assert_nothing_leaks};
 use crate::{
+    desired::FrontendKind,
     maps::{Op, fake::FakeMaps},
     model::{
         AddressType, Endpoint, EndpointSlice, Hints, Host, Kind, Object, ObjectRef, Policy, Protocol,
@@ -170,8 +171,11 @@ fn feed(object: &Object) -> usize {
     feed_of(object.reference().kind)
 }
 
+/// How the name of an address as a whole ends in [`seen`].
+const WHOLE: &str = ":0/0";
+
 /// What packets would see: for each frontend its backends with their states, in order, then those that drain, and what
-/// happens without any.
+/// happens without any; and addresses as a whole, which have flags only.
 fn seen(maps: &FakeMaps) -> BTreeMap<String, (Vec<String>, BTreeSet<String>, u32)> {
     let holds = maps.holds();
     let backend = |slot: SlotKey| {
@@ -194,6 +198,7 @@ fn chosen(maps: &FakeMaps) -> BTreeMap<String, BTreeSet<String>> {
     let address = |text: String| text.split(' ').next().unwrap_or_default().to_owned();
     seen(maps)
         .into_iter()
+        .filter(|(name, _)| !name.ends_with(WHOLE))
         .map(|(name, (of_it, ..))| (name, of_it.into_iter().map(address).collect()))
         .collect()
 }
@@ -295,6 +300,16 @@ proptest! {
             })
             .collect();
         prop_assert_eq!(chosen(&maps), rendered);
+        // Of external kinds only the ports are ours.
+        let mut cluster_ips = BTreeMap::<_, bool>::new();
+        for it in agent.engine.state().render().frontends {
+            if it.withheld.is_none() && it.kind == FrontendKind::ClusterIP {
+                *cluster_ips.entry(it.address).or_default() |= !it.backends.is_empty();
+            }
+        }
+        let whole = maps.holds().services.into_iter().filter(|(key, _)| key.is_whole());
+        let whole: BTreeMap<_, _> = whole.map(|(key, value)| (addr::to_ip(&key.address), value.flags & USABLE != 0)).collect();
+        prop_assert_eq!(whole, cluster_ips);
         let active = maps.holds().states.values().filter(|it| it.flags & state::ACTIVE != 0).count();
         prop_assert!(active <= maps.holds().backends.len());
     }

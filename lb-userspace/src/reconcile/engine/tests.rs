@@ -98,7 +98,8 @@ impl Agent {
 
 fn shown(holds: &Snapshot) -> Vec<String> {
     let socket = |address, port| std::net::SocketAddr::new(addr::to_ip(&address), port).to_string();
-    let services = holds.services.iter().map(|(key, value)| {
+    let frontends = holds.services.iter().filter(|(key, _)| !key.is_whole());
+    let services = frontends.map(|(key, value)| {
         let slots = (0..value.set.count).map(|slot| SlotKey { block: value.set.block, slot, pad: 0 });
         let backends = slots.map(|slot| holds.backends[&slot]).map(|it| socket(it.address, it.port));
         let protocol = Protocol::from_number(key.proto).unwrap();
@@ -113,7 +114,8 @@ pub(super) fn assert_nothing_leaks(agent: &Agent) {
     let holds = agent.maps.holds();
     let in_slots: BTreeSet<_> = holds.backends.values().map(|value| value.backend_id).collect();
     let with_state: BTreeSet<_> = holds.states.keys().copied().collect();
-    let service_ids: BTreeSet<_> = holds.services.values().map(|value| value.service_id).collect();
+    let frontends = holds.services.iter().filter(|(key, _)| !key.is_whole());
+    let service_ids: BTreeSet<_> = frontends.map(|(_, value)| value.service_id).collect();
     assert_eq!(in_slots, with_state);
     assert_eq!(agent.engine.ids.live(), (service_ids.len(), in_slots.len()));
     let blocks: BTreeSet<_> = holds.backends.keys().map(|slot| slot.block).collect();
@@ -454,7 +456,8 @@ fn a_full_map_keeps_the_earlier_set_and_names_itself() {
 #[test]
 fn services_that_find_no_room_are_written_as_soon_as_there_is_some() {
     let mut agent = Agent::new();
-    agent.maps.resize(Sizes { services: 1, ..Sizes::default() });
+    // A frontend, and the ClusterIP as a whole.
+    agent.maps.resize(Sizes { services: 2, ..Sizes::default() });
     agent.say(apply(SERVICES, web()));
     for (name, vip) in
         [("default/one", "10.96.0.51"), ("default/two", "10.96.0.52"), ("default/three", OTHER_VIP)]
@@ -466,7 +469,7 @@ fn services_that_find_no_room_are_written_as_soon_as_there_is_some() {
     }
     assert_eq!(agent.shown(), ["10.96.0.50:80/TCP -> "]);
     assert_eq!(agent.error().len(), 3);
-    agent.maps.resize(Sizes { services: 2, ..Sizes::default() });
+    agent.maps.resize(Sizes { services: 4, ..Sizes::default() });
     agent.say(delete(SERVICES, web()));
     assert_eq!(agent.shown().len(), 2, "at once, one after the other, and not after the backoff");
     assert_eq!(agent.error().len(), 1);

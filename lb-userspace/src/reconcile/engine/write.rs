@@ -144,7 +144,7 @@ impl Engine {
 /// The frontends that operations go over with, or remove.
 fn switched(ops: &[Op]) -> Vec<ServiceKey> {
     let frontend = |op: &Op| match op {
-        Op::PutService(key, _) | Op::DeleteService(key) => Some(*key),
+        Op::PutService(key, _) | Op::DeleteService(key) if !key.is_whole() => Some(*key),
         _ => None,
     };
     ops.iter().filter_map(frontend).collect()
