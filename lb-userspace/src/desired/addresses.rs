@@ -19,6 +19,12 @@ pub(super) struct Place {
     pub(super) policy: Policy,
 }
 
+impl Place {
+    pub(super) fn is(&self, kind: FrontendKind, family: Family) -> bool {
+        self.kind == kind && Family::of(self.address) == family
+    }
+}
+
 /// The addresses of a Service on this node, in the order of their kinds. What is none is skipped, and the others serve.
 pub(super) fn places(service: &Service, node: &NodeView, out: &mut ServiceDesired) -> Vec<Place> {
     let Service { cluster_ips, external_ips, internal_policy, external_policy, .. } = service;

@@ -46,9 +46,13 @@ pub fn compile(
         out.skip(reason, message);
         return out;
     }
+    if service.ports.is_empty() {
+        out.skip(Verdict::NoPorts, Verdict::NoPorts.describe().to_owned());
+    }
+    let places = places(service, node, &mut out);
     let mut compiler = Compiler { service, slices: slices::that_count(slices), identity, node, out };
-    compiler.ports();
-    compiler.health_check();
+    compiler.ports(&places);
+    compiler.health_check(&places);
     compiler.api_server();
     let mut out = compiler.out;
     for slice in slices {
@@ -135,15 +139,10 @@ struct Compiler<'a> {
 }
 
 impl Compiler<'_> {
-    fn ports(&mut self) {
-        let service = self.service;
-        if service.ports.is_empty() {
-            self.out.skip(Verdict::NoPorts, Verdict::NoPorts.describe().to_owned());
-        }
-        let places = places(service, self.node, &mut self.out);
-        for port in &service.ports {
+    fn ports(&mut self, places: &[Place]) {
+        for port in &self.service.ports {
             match &port.protocol {
-                Ok(protocol) => self.port(port, *protocol, &places),
+                Ok(protocol) => self.port(port, *protocol, places),
                 Err(text) => {
                     let message = format!(
                         "port {} has protocol {text:?}, which Kubernetes does not have: TCP, UDP and SCTP, in capitals",
@@ -187,9 +186,7 @@ impl Compiler<'_> {
         let Some(number) = port.node_port.filter(|_| self.service.service_type.has_node_ports()) else {
             return;
         };
-        let has = |kind, family| {
-            places.iter().any(|place| place.kind == kind && Family::of(place.address) == family)
-        };
+        let has = |kind, family| places.iter().any(|place| place.is(kind, family));
         for family in [Family::Ipv4, Family::Ipv6] {
             if has(FrontendKind::ClusterIP, family) && !has(FrontendKind::NodePort, family) {
                 let (kind, reason) = (FrontendKind::NodePort, Verdict::NoNodeAddress);
@@ -231,7 +228,7 @@ impl Compiler<'_> {
     }
 
     /// A load balancer asks for local endpoints before it has an address to give.
-    fn health_check(&mut self) {
+    fn health_check(&mut self, places: &[Place]) {
         let service = self.service;
         let wants_one =
             service.service_type == ServiceType::LoadBalancer && service.external_policy == Policy::Local;
@@ -239,7 +236,8 @@ impl Compiler<'_> {
         let mut local = Vec::<IpAddr>::new();
         for port in &service.ports {
             let Ok(protocol) = port.protocol else { continue };
-            for family in self.out.families() {
+            let is_served = |family: &Family| places.iter().any(|it| it.is(FrontendKind::ClusterIP, *family));
+            for family in [Family::Ipv4, Family::Ipv6].into_iter().filter(is_served) {
                 // Not a set of the Service: no traffic asks for it unless a frontend does.
                 let query = self.query(port, protocol, family, Policy::Local);
                 let ready = select(&query, &self.slices).usable.into_iter().filter(|it| !it.draining);
@@ -263,18 +261,5 @@ impl Compiler<'_> {
                 "no endpoint of the API server is usable; the last usable ones stay in the datapath";
             self.out.warnings.push(warning.to_owned());
         }
-    }
-}
-
-impl ServiceDesired {
-    /// The families of its cluster IPs.
-    fn families(&self) -> impl Iterator<Item = Family> + use<> {
-        let has = |family| {
-            self.frontends
-                .iter()
-                .any(|it| it.kind == FrontendKind::ClusterIP && Family::of(it.address) == family)
-        };
-        let families = [Family::Ipv4, Family::Ipv6].map(|family| has(family).then_some(family));
-        families.into_iter().flatten()
     }
 }

@@ -1,14 +1,14 @@
 //! A plan in the making.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use lb_common::{
-    Address, BackendSet, BackendState, BackendValue, ServiceKey, ServiceValue, SlotKey,
+    BackendSet, BackendState, BackendValue, ServiceKey, ServiceValue, SlotKey,
     backend::state,
     service::flags::{CLUSTER_IP, DROP_WHEN_EMPTY},
 };
 
-use super::{Leftovers, Plan, PlanError, address::Addresses, place};
+use super::{Leftovers, Place, Plan, PlanError, address::Addresses, place};
 use crate::{
     desired::{EndpointSet, Frontend, FrontendKind, NoBackends},
     endpoints::{Backend, Selection},
@@ -161,9 +161,6 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// Where a backend listens.
-type Place = (Address, u16);
-
 /// The members of a set to be, each with its state.
 struct Wanted {
     /// Node-local ones first.
@@ -185,17 +182,22 @@ impl Wanted {
 
     /// Adds the backends of a present set that are not chosen.
     fn keep(&mut self, held: &ServiceValue, record: &Record) {
+        let mut chosen: HashSet<Place> = self.chosen.iter().map(|(place, _)| *place).collect();
+        let mut draining: HashSet<Place> = self.draining.iter().map(|(place, _)| *place).collect();
         for (key, value) in record.block(held.set.block) {
             let at = (value.address, value.port);
-            let is_chosen = self.chosen.iter().any(|(place, _)| *place == at);
+            if chosen.contains(&at) {
+                continue;
+            }
             let flags = record.states().get(&value.backend_id).map_or(0, |state| state.flags);
-            if !is_chosen && key.slot < held.set.count {
-                self.draining.retain(|(place, _)| *place != at);
+            if key.slot < held.set.count {
+                chosen.insert(at);
                 self.chosen.push((at, flags | state::ACTIVE));
-            } else if !is_chosen && !self.draining.iter().any(|(place, _)| *place == at) {
+            } else if draining.insert(at) {
                 self.draining.push((at, flags & !state::ACTIVE));
             }
         }
+        self.draining.retain(|(place, _)| !chosen.contains(place));
         // Stable: the others stay in their order.
         self.chosen.sort_by_key(|(_, flags)| flags & state::LOCAL == 0);
     }

@@ -141,6 +141,8 @@ fn grows(record: &Record, held: Option<&ServiceValue>, selection: &Selection) ->
 }
 
 /// Where a backend listens, as maps have it.
-fn place(backend: &Backend) -> (Address, u16) {
+type Place = (Address, u16);
+
+fn place(backend: &Backend) -> Place {
     (addr::from_ip(backend.address), backend.port)
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::BackendCondition;
+use super::{BackendCondition, text};
 use crate::{
     desired::{Desired, EndpointSet, Identity, NodeView, ServiceDesired, Skipped, explain, left_out},
     endpoints::{Judged, Outcome, Reason},
@@ -107,7 +107,6 @@ impl EndpointView {
 
     /// What the slice says.
     fn listed(service: &ObjectKey, slice: &EndpointSlice, endpoint: &Endpoint) -> Self {
-        let text = |text: &Option<std::sync::Arc<str>>| text.as_deref().map(str::to_owned);
         let Conditions { ready, serving, terminating } = endpoint.conditions;
         Self {
             service: service.to_string(),

@@ -256,9 +256,13 @@ fn backends(set: &EndpointSet) -> Vec<BackendView> {
     set.selection.usable.iter().map(BackendView::from).collect()
 }
 
+/// A name that may be absent, of its own.
+fn text(shared: &Option<Arc<str>>) -> Option<String> {
+    shared.as_deref().map(str::to_owned)
+}
+
 impl From<&Backend> for BackendView {
     fn from(backend: &Backend) -> Self {
-        let text = |text: &Option<Arc<str>>| text.as_deref().map(str::to_owned);
         Self {
             address: backend.address,
             port: backend.port,
