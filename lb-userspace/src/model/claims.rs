@@ -27,12 +27,12 @@ impl<K: Clone + Eq + Hash, T: PartialEq> Claims<K, T> {
 
     /// The object that holds.
     pub(super) fn get(&self, key: &K) -> Option<&T> {
-        self.by_key.get(key)?.last().map(|claim| &claim.object)
+        self.holding(key).map(|(object, ..)| object)
     }
 
-    /// The feed that has the object that holds, and the list of that feed in which, or after which, it was last said.
-    pub(super) fn said_by(&self, key: &K) -> Option<(Feed, u64)> {
-        self.by_key.get(key)?.last().map(|claim| (claim.feed, claim.list))
+    /// The same with the feed that has it, and the list of that feed in which, or after which, it was last said.
+    pub(super) fn holding(&self, key: &K) -> Option<(&T, Feed, u64)> {
+        self.by_key.get(key)?.last().map(|claim| (&claim.object, claim.feed, claim.list))
     }
 
     /// The objects that several feeds have, in no order.

@@ -142,21 +142,16 @@ impl Store {
     /// A list can bring Endpoints in place of EndpointSlices, or these in their place. Until it is complete, what was known
     /// before it holds: a part of what replaces it would say that the rest is gone.
     pub fn slices_of(&self, service: &ObjectKey) -> Vec<&EndpointSlice> {
-        let of_service = self.slices_by_service.get(service);
-        let kinds: BTreeSet<_> = of_service.into_iter().flatten().map(|reference| reference.kind).collect();
-        let is_of = |kind: Kind| of_service.into_iter().flatten().filter(move |it| it.kind == kind);
-        let is_new = |kind: Kind| is_of(kind).all(|reference| self.is_in_unfinished_list(reference));
-        let counts = |kind: Kind| kinds.len() < 2 || kinds.iter().all(|kind| is_new(*kind)) || !is_new(kind);
-        let counting: BTreeSet<_> = kinds.iter().copied().filter(|kind| counts(*kind)).collect();
-        let references = of_service.into_iter().flatten().filter(|it| counting.contains(&it.kind));
-        references.filter_map(|reference| self.slices.get(reference)).collect()
-    }
-
-    /// Whether a slice was said in a list that is not complete, and that is not the first of its feed.
-    fn is_in_unfinished_list(&self, slice: &ObjectRef) -> bool {
-        let Some((feed, list)) = self.slices.said_by(slice) else { return false };
-        let feed = &self.feeds[feed.0];
-        feed.synced && list > feed.completed
+        let references = self.slices_by_service.get(service).into_iter().flatten();
+        let slices: Vec<_> = references.filter_map(|reference| self.slices.holding(reference)).collect();
+        // Kinds of which something is not in an unfinished list.
+        let is_known = |(_, feed, list): &&(_, Feed, u64)| {
+            let feed = &self.feeds[feed.0];
+            !feed.synced || *list <= feed.completed
+        };
+        let known: BTreeSet<_> = slices.iter().filter(is_known).map(|(slice, ..)| slice.kind).collect();
+        let slices = slices.into_iter().map(|(slice, ..)| slice);
+        slices.filter(|slice| known.is_empty() || known.contains(&slice.kind)).collect()
     }
 
     /// The slices that belong to no Service, ordered by kind and name.
@@ -238,6 +233,12 @@ impl Store {
         for reference in services.chain(nodes).chain(hosts).chain(slices) {
             self.withdraw(&reference, feed);
         }
+        // What was not looked at until now, see [`Store::slices_of`].
+        let is_mixed = |slices: &BTreeSet<ObjectRef>| {
+            slices.first().map(|slice| slice.kind) != slices.last().map(|slice| slice.kind)
+        };
+        let mixed = self.slices_by_service.iter().filter(|(_, slices)| is_mixed(slices));
+        self.dirty.extend(mixed.map(|(service, _)| service.clone()));
     }
 
     /// Follows a change of an object in the indexes; `before` is the Service that it belonged to.

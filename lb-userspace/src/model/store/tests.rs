@@ -269,3 +269,21 @@ fn what_comes_together_is_taken_in_at_once() {
     assert_eq!(touched(&mut store, [on(CLUSTER, Event::Together(gone))]), ["default/web"]);
     assert!(store.service(&key("default/web")).is_none());
 }
+
+#[test]
+fn what_a_list_brings_beside_the_kind_that_is_known_counts_when_it_is_complete() {
+    let mut store = store();
+    let known = || apply(CLUSTER, slice("default/web-1", "web"));
+    let beside = EndpointSlice { kind: Kind::Endpoints, ..slice("default/web", "web") };
+    let first = [on(CLUSTER, Event::ListStarted), known(), on(CLUSTER, Event::ListComplete)];
+    assert_eq!(touched(&mut store, first), ["default/web"]);
+
+    assert_eq!(
+        touched(&mut store, [on(CLUSTER, Event::ListStarted), apply(CLUSTER, beside)]),
+        ["default/web"]
+    );
+    assert_eq!(slices_of(&store, "default/web"), ["default/web-1"]);
+    // The known one is said again and is no news; the other one counts from now on.
+    assert_eq!(touched(&mut store, [known(), on(CLUSTER, Event::ListComplete)]), ["default/web"]);
+    assert_eq!(slices_of(&store, "default/web"), ["default/web-1", "default/web"]);
+}
