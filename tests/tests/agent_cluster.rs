@@ -94,10 +94,10 @@ fn watch_events_reach_the_datapath() {
     settle_on_all(&cluster, &mut agent);
     for vip in [WEB, WEB_V6] {
         for ask in [ask_tcp, ask_udp] {
-            let answers = ask(cluster.client(), vip, 300);
+            let answers = ask(cluster.client(), vip, 600);
             assert!(answers.failures.is_empty(), "{vip}: {answers:?}");
             for (name, count) in &answers.by_name {
-                assert!((75..=126).contains(count), "{vip}: {name} of {answers:?}");
+                assert!((150..=252).contains(count), "{vip}: {name} of {answers:?}");
             }
             assert_eq!(answers.by_name.len(), 3, "{vip}: {answers:?}");
         }
