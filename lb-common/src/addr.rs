@@ -11,18 +11,23 @@ const V4_MAPPED: (u64, u64) = (0, 0xffff);
 /// The halves of an address as numbers. Compiled for BPF, work on single bytes takes an instruction a byte, and
 /// `u128` an alignment that the target does not have.
 #[inline(always)]
-pub(crate) const fn halves(address: Address) -> (u64, u64) {
+pub const fn halves(address: Address) -> (u64, u64) {
     // SAFETY: of the same size, and every bit pattern is valid for both.
     let [first, second]: [u64; 2] = unsafe { core::mem::transmute(address) };
     (u64::from_be(first), u64::from_be(second))
 }
 
+/// The address with these [`halves`].
+#[inline(always)]
+pub const fn from_halves(first: u64, second: u64) -> Address {
+    // SAFETY: as above.
+    unsafe { core::mem::transmute([first.to_be(), second.to_be()]) }
+}
+
 /// The map form of an IPv4 address given in network byte order.
 #[inline(always)]
 pub const fn from_v4(v4: [u8; 4]) -> Address {
-    let second = V4_MAPPED.1 << 32 | u32::from_be_bytes(v4) as u64;
-    // SAFETY: as above.
-    unsafe { core::mem::transmute([V4_MAPPED.0.to_be(), second.to_be()]) }
+    from_halves(V4_MAPPED.0, V4_MAPPED.1 << 32 | u32::from_be_bytes(v4) as u64)
 }
 
 /// Whether the address is the map form of an IPv4 address.
@@ -87,6 +92,8 @@ mod tests {
             assert_eq!(to_ip(&address), ip);
             assert_eq!(is_v4(address), v4_expected, "{ip}");
             assert_eq!(difference(address, address), 0);
+            let (first, second) = halves(address);
+            assert_eq!(from_halves(first, second), address);
             assert_ne!(difference(address, from_v4([10, 96, 0, 51])), 0);
         }
         assert_eq!(from_v4([10, 96, 0, 50]), *b"\0\0\0\0\0\0\0\0\0\0\xff\xff\x0a\x60\0\x32");

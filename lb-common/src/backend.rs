@@ -9,7 +9,8 @@ pub struct SlotKey {
     /// The block, as named by a frontend's [`crate::BackendSet`].
     pub block: u32,
     /// Slot in the block. Those from the set's count on hold draining backends: never chosen, but a restarted
-    /// agent finds their ids there.
+    /// agent finds their ids there. The others are in the order of backend ids, those on this node first and on their
+    /// own, so that a program [finds](crate::affinity::slot) an id.
     pub slot: u16,
     /// Explicit padding, always zero.
     pub pad: u16,

@@ -4,8 +4,16 @@
 //! entry only, so no lock and no atomic operation is needed:
 //!
 //! ```text
-//!   forward  key: client → VIP       value.translated: source → backend     (source is the client, unless NATed)
-//!   reply    key: backend → source   value.translated: VIP → client
+//!   forward  key: client → VIP        value.translated: client → backend
+//!   reply    key: backend → client    value.translated: VIP → client
+//! ```
+//!
+//! Where an address of this node stands for the client ([`flags::SOURCE_NAT`]), there are two more, for the other end of
+//! the same packets:
+//!
+//! ```text
+//!   outward  key: client → backend    value.translated: node → backend      (forward packets, where they leave)
+//!   return   key: backend → node      value.translated: backend → client    (replies, where they come in)
 //! ```
 //!
 //! What a direction has shown ([`seen`]) is kept in its entry; the state of the connection ([`Phase`]) is computed
@@ -57,6 +65,10 @@ pub enum Direction {
     Forward = 0,
     /// From the backend to the client.
     Reply = 1,
+    /// From the backend to the address of this node that stands for the client.
+    Return = 2,
+    /// From the client to the backend, before such an address stands for it.
+    Outward = 3,
 }
 
 impl Direction {
@@ -66,6 +78,8 @@ impl Direction {
         match self {
             Self::Forward => Self::Reply,
             Self::Reply => Self::Forward,
+            Self::Return => Self::Outward,
+            Self::Outward => Self::Return,
         }
     }
 }
@@ -103,7 +117,7 @@ impl FlowKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowValue {
     /// When the last packet of this direction was seen: nanoseconds of `CLOCK_MONOTONIC`, renewed at most every
-    /// [`TOUCH_INTERVAL`].
+    /// [`TOUCH_INTERVAL`]. Of a return entry: when it was made.
     pub last_seen: u64,
     /// The packet's ends after translation.
     pub translated: Tuple,
@@ -111,7 +125,7 @@ pub struct FlowValue {
     pub backend_id: u32,
     /// The service port that it belongs to.
     pub service_id: u32,
-    /// Bits of [`seen`]: what packets of this direction have shown.
+    /// Bits of [`seen`]: what packets of this direction have shown. None of outward and return entries.
     pub seen: u8,
     /// Bits of [`flags`].
     pub flags: u8,
@@ -128,6 +142,10 @@ pub mod flags {
     /// It is on both entries, so that a packet to the VIP sees it in its own. It is set on the reply entry first and
     /// cleared there last: however the two interleave, a set bit on the reply entry has one on the forward entry.
     pub const DIRECT: u8 = 1 << 0;
+
+    /// An address and port of this node stands for the client, so that the backend's replies come here. Never together
+    /// with [`DIRECT`]: the replies to the client itself are of direct conversations.
+    pub const SOURCE_NAT: u8 = 1 << 1;
 }
 
 /// Bits of [`FlowValue::seen`].
@@ -174,7 +192,14 @@ pub enum Phase {
     Closed,
 }
 
-/// What a packet adds to what its direction has shown. `tcp_flags` is 0 for other protocols.
+/// Whether a protocol has connections. A packet of SCTP has the `tcp_flags` of a segment that says the same
+/// ([`crate::sctp::as_tcp_flags`]).
+#[inline(always)]
+pub const fn has_connections(proto_number: u8) -> bool {
+    matches!(proto_number, proto::TCP | proto::SCTP)
+}
+
+/// What a packet adds to what its direction has shown. `tcp_flags` is 0 for protocols without connections.
 #[inline(always)]
 pub const fn step(before: u8, tcp_flags: u8) -> u8 {
     if tcp_flags & tcp::RST != 0 {
@@ -195,7 +220,7 @@ pub const fn answers(proto_number: u8, tcp_flags: u8, reply_seen: u8) -> bool {
     if reply_seen & seen::ANY == 0 {
         return false;
     }
-    proto_number != proto::TCP || (tcp_flags & tcp::ACK != 0 && tcp_flags & (tcp::SYN | tcp::RST) == 0)
+    !has_connections(proto_number) || (tcp_flags & tcp::ACK != 0 && tcp_flags & (tcp::SYN | tcp::RST) == 0)
 }
 
 /// The state of a connection whose directions have shown this.
@@ -217,9 +242,16 @@ pub const fn phase(forward_seen: u8, reply_seen: u8) -> Phase {
 ///
 /// TCP: the values that kube-proxy sets for conntrack where it sets one (24 h established, 1 h half-closed), netfilter's
 /// own for the rest (120 s in SYN-SENT; TIME-WAIT 120 s). UDP: netfilter's 30 s, and 120 s once it has been answered.
+/// SCTP: netfilter's 210 s established, seven heartbeats of 30 s (RFC 9260, section 16). Its 3 s for an association that
+/// begins or ends are shorter than the pauses between retransmissions, up to 60 s: those of TCP instead.
 #[inline(always)]
 pub const fn idle_limit(proto_number: u8, phase: Phase) -> u64 {
-    if proto_number == proto::TCP {
+    if proto_number == proto::SCTP {
+        match phase {
+            Phase::Established => 210 * SECOND,
+            Phase::New | Phase::Closing | Phase::Closed => 120 * SECOND,
+        }
+    } else if proto_number == proto::TCP {
         match phase {
             Phase::New => 120 * SECOND,
             Phase::Established => 24 * 3600 * SECOND,
@@ -254,18 +286,18 @@ pub const fn renews(now: u64, last_seen: u64) -> bool {
     now.saturating_sub(last_seen) >= TOUCH_INTERVAL
 }
 
-/// Whether a segment opens a connection.
+/// Whether a packet opens a connection.
 #[inline(always)]
 pub const fn opens(proto_number: u8, tcp_flags: u8) -> bool {
-    proto_number == proto::TCP && tcp_flags & (tcp::SYN | tcp::ACK | tcp::RST) == tcp::SYN
+    has_connections(proto_number) && tcp_flags & (tcp::SYN | tcp::ACK | tcp::RST) == tcp::SYN
 }
 
-/// Whether a packet can be the first of a conversation: a TCP segment that opens one, and anything but TCP. Only such
+/// Whether a packet can be the first of a conversation: one that opens a connection, and any of a protocol that has none. Only such
 /// a packet asks for the state of its flow's backend, is bound to a backend when it has no flow, or
 /// [takes](flags::DIRECT) the replies of a flow to itself.
 #[inline(always)]
 pub const fn begins(proto_number: u8, tcp_flags: u8) -> bool {
-    proto_number != proto::TCP || opens(proto_number, tcp_flags)
+    !has_connections(proto_number) || opens(proto_number, tcp_flags)
 }
 
 /// Whether a forward packet needs the reply entry, and not only its own: until the flow is established, when it may be
@@ -304,7 +336,9 @@ pub const fn takes_up_direct(proto_number: u8, tcp_flags: u8) -> bool {
 /// Whether a reply belongs to the direct conversation, when its entry is marked [`flags::DIRECT`] and it does not
 /// [take that up](takes_up_direct) itself. `reply_seen` is what the entry has shown.
 ///
-/// A datagram does. A TCP segment does not before the backend has taken the direct connection up: until then the backend
+/// A datagram does, and a packet of SCTP: to an INIT it is answered with an INIT ACK whether there is an association or not,
+/// so that nothing shows when the backend has taken the direct one up, and as with datagrams the last packet sent decides. A
+/// TCP segment does not before the backend has taken the direct connection up: until then the backend
 /// holds the one to the VIP, and its client would answer a segment from the backend's own address with an RST, which the
 /// backend believes. So a forged SYN would end the connection. An RST after the backend's FIN refuses the direct one.
 #[inline(always)]
@@ -316,8 +350,8 @@ pub const fn is_of_direct(proto_number: u8, tcp_flags: u8, reply_seen: u8) -> bo
 
 /// Whether a forward packet stays with the backend of its flow; otherwise one is chosen afresh.
 ///
-/// * Mid-flow TCP stays until the connection ends, also when the backend is draining or has gone.
-/// * A SYN stays (it is a retransmission) unless the flow is dead or the backend takes no new connections.
+/// * Mid-flow TCP and SCTP stay until the connection ends, also when the backend is draining or has gone.
+/// * A SYN or INIT stays (it is a retransmission) unless the flow is dead or the backend takes no new connections.
 /// * Other protocols stay with a backend that is listed and serving, also while it is terminating.
 ///
 /// `backend` holds the flags of BACKEND_STATE, 0 without an entry or when the frontend now belongs to another Service;
@@ -330,13 +364,14 @@ pub const fn keeps_backend(proto_number: u8, tcp_flags: u8, phase: Phase, idle: 
     if is_dead(proto_number, phase, idle) {
         return false;
     }
-    let good = if proto_number == proto::TCP { state::ACTIVE } else { state::ACTIVE | state::DRAINING };
+    let good = if has_connections(proto_number) { state::ACTIVE } else { state::ACTIVE | state::DRAINING };
     backend & good != 0
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sctp::{as_tcp_flags, chunk};
 
     const SYN: u8 = tcp::SYN;
     const ACK: u8 = tcp::ACK;
@@ -350,14 +385,13 @@ mod tests {
         segments
             .iter()
             .map(|&(direction, flags)| {
-                match direction {
-                    Direction::Forward => {
-                        forward = step(forward, flags);
-                        if answers(proto::TCP, flags, reply) {
-                            forward |= seen::ANSWERED;
-                        }
+                if direction == Direction::Forward {
+                    forward = step(forward, flags);
+                    if answers(proto::TCP, flags, reply) {
+                        forward |= seen::ANSWERED;
                     }
-                    Direction::Reply => reply = step(reply, flags),
+                } else {
+                    reply = step(reply, flags);
                 }
                 phase(forward, reply)
             })
@@ -400,6 +434,34 @@ mod tests {
     }
 
     #[test]
+    fn an_association_lives_through_its_phases() {
+        use Direction::{Forward, Reply};
+        use Phase::{Closed, Closing, Established, New};
+        const COOKIE_ECHO: u8 = 10;
+        const COOKIE_ACK: u8 = 11;
+        const DATA: u8 = 0;
+        let rows: &[(Direction, u8, Phase)] = &[
+            (Forward, chunk::INIT, New),
+            (Reply, chunk::INIT_ACK, New),
+            (Forward, COOKIE_ECHO, Established),
+            (Reply, COOKIE_ACK, Established),
+            (Forward, DATA, Established),
+            (Reply, chunk::SHUTDOWN, Closing),
+            (Forward, chunk::SHUTDOWN_ACK, Closed),
+            (Reply, chunk::SHUTDOWN_COMPLETE, Closed),
+            (Forward, chunk::INIT, Closed),
+        ];
+        let packets: std::vec::Vec<_> =
+            rows.iter().map(|&(direction, chunk, _)| (direction, as_tcp_flags(Some(chunk)))).collect();
+        let want: std::vec::Vec<_> = rows.iter().map(|&(.., phase)| phase).collect();
+        assert_eq!(phases(&packets), want);
+        assert_eq!(
+            phases(&[(Forward, as_tcp_flags(None)), (Reply, as_tcp_flags(Some(chunk::ABORT)))]),
+            [New, Closed]
+        );
+    }
+
+    #[test]
     fn who_keeps_its_backend() {
         use Phase::{Closed, Closing, Established, New};
         const ACTIVE: u32 = state::ACTIVE;
@@ -431,6 +493,13 @@ mod tests {
             ("datagram, backend gone", proto::UDP, 0, Established, 0, GONE, false),
             ("datagram after 31 s without an answer", proto::UDP, 0, New, 31 * SECOND, ACTIVE, false),
             ("datagram after 119 s", proto::UDP, 0, Established, 119 * SECOND, ACTIVE, true),
+            ("SCTP data, backend gone", proto::SCTP, ACK, Established, 0, GONE, true),
+            ("SCTP data after 211 s, backend gone", proto::SCTP, ACK, Established, 211 * SECOND, GONE, true),
+            ("INIT, backend active", proto::SCTP, SYN, New, 0, ACTIVE, true),
+            ("INIT, backend draining", proto::SCTP, SYN, New, 0, DRAINING, false),
+            ("INIT after 210 s", proto::SCTP, SYN, Established, 210 * SECOND, ACTIVE, true),
+            ("INIT after 211 s", proto::SCTP, SYN, Established, 211 * SECOND, ACTIVE, false),
+            ("INIT on a closed flow", proto::SCTP, SYN, Closed, 0, ACTIVE, false),
             ("a backend that is only local is in no set", proto::UDP, 0, New, 0, state::LOCAL, false),
         ];
         for &(name, number, flags, phase, idle, backend, want) in rows {
@@ -444,6 +513,7 @@ mod tests {
         let rows: &[(&str, u8, u8, Phase, bool)] = &[
             ("a datagram to the VIP", proto::UDP, 0, Established, true),
             ("a SYN to the VIP", proto::TCP, SYN, Closed, true),
+            ("SCTP data of a live association", proto::SCTP, ACK, Established, true),
             ("data of a live connection", proto::TCP, ACK, Established, true),
             ("a late segment of a closed connection", proto::TCP, FIN_ACK, Closed, false),
         ];
@@ -453,6 +523,7 @@ mod tests {
         assert!(takes_up_direct(proto::TCP, SYN_ACK));
         let rows: &[(&str, u8, u8, u8, bool)] = &[
             ("a datagram", proto::UDP, 0, seen::ANY, true),
+            ("an INIT ACK", proto::SCTP, SYN_ACK, seen::ANY, true),
             ("a challenge ACK", proto::TCP, ACK, seen::ANY, false),
             ("data of the connection to the VIP", proto::TCP, ACK, seen::ANY | seen::FIN, false),
             ("data after the direct one was taken up", proto::TCP, ACK, seen::ANY | seen::RST, true),
@@ -498,6 +569,12 @@ mod tests {
         assert_eq!(reply, FlowKey::new(client_to_backend.reversed(), proto::TCP, Direction::Reply));
         let forward = FlowKey::other(&client_to_vip.reversed(), proto::TCP, Direction::Reply);
         assert_eq!(forward, FlowKey::new(client_to_vip, proto::TCP, Direction::Forward));
+
+        let node_to_backend = Tuple { source: [4; 16], source_port: 61_000, ..client_to_backend };
+        let back = FlowKey::other(&node_to_backend, proto::TCP, Direction::Outward);
+        assert_eq!(back, FlowKey::new(node_to_backend.reversed(), proto::TCP, Direction::Return));
+        let out = FlowKey::other(&client_to_backend.reversed(), proto::TCP, Direction::Return);
+        assert_eq!(out, FlowKey::new(client_to_backend, proto::TCP, Direction::Outward));
     }
 
     #[test]

@@ -35,8 +35,11 @@ impl ServiceKey {
 
 /// Values of [`ServiceKey::scope`].
 pub mod scope {
-    /// Traffic from anywhere: the only scope that a ClusterIP needs.
+    /// Traffic from anywhere: the only scope that most frontends need.
     pub const ANY: u8 = 0;
+    /// Traffic from inside the cluster, its pods and this node, to a frontend with
+    /// [`flags::INSIDE_APART`](super::flags::INSIDE_APART); that of [`ANY`] is then for clients outside.
+    pub const INSIDE: u8 = 1;
 }
 
 /// The set of backends that a frontend uses now. It is read and replaced as one aligned 64-bit word, so that a
@@ -92,6 +95,14 @@ pub mod flags {
     pub const CLUSTER_IP: u32 = 1 << 1;
     /// Of a [whole address](super::ServiceKey::whole) only: one of its frontends has a usable endpoint.
     pub const USABLE: u32 = 1 << 2;
+    /// Not a ClusterIP: clients may be anywhere, so the replies of a backend on another node have to be called back to this
+    /// one by a source address of it.
+    pub const EXTERNAL: u32 = 1 << 3;
+    /// Clients inside the cluster have an entry of their own, of scope [`INSIDE`](super::scope::INSIDE): the traffic policy
+    /// Local is not for them.
+    pub const INSIDE_APART: u32 = 1 << 4;
+    /// Only clients in one of the service port's SOURCE_RANGES may connect.
+    pub const SOURCE_RANGES: u32 = 1 << 5;
 }
 
 /// Protocol numbers (IANA) as they stand in keys.

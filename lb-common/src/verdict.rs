@@ -53,12 +53,12 @@ reasons! {
     FlowCreated = 0, PacketPassed, "a new flow was bound to a backend and the packet translated";
     FlowContinued = 1, PacketPassed, "the packet was translated to the backend of its flow";
     ReplyRestored = 2, PacketPassed, "the source of a reply was set back to the VIP";
-    MidflowPassed = 3, PacketPassed, "TCP to a VIP in the middle of a connection that readylb does not know, inside the migration window";
+    MidflowPassed = 3, PacketPassed, "TCP or SCTP to a VIP in the middle of a connection that readylb does not know, inside the migration window";
     Unparsable = 4, PacketPassed, "the headers are malformed, truncated or deeper than supported";
-    FragmentPassed = 5, PacketPassed, "a later IP fragment, which carries no ports";
+    FragmentPassed = 5, PacketPassed, "a later IP fragment, which carries no ports, and whose first one is not known or was not translated";
     NoBackend = 6, PacketAnswered, "refused: the Service has no usable endpoint";
-    MidflowUnknown = 7, PacketAnswered, "refused: TCP to a VIP in the middle of a connection that readylb does not know, after the migration window";
-    FragmentUnsupported = 8, PacketDropped, "the first fragment of a packet to or from a VIP; its later fragments could not follow";
+    MidflowUnknown = 7, PacketAnswered, "refused: TCP or SCTP to a VIP in the middle of a connection that readylb does not know, after the migration window";
+    FragmentUnsupported = 8, PacketDropped, "the first fragment of an echo request to a ClusterIP or of SCTP to or from a VIP, which are treated in one piece only";
     FlowTableFull = 9, PacketDropped, "no room for a new flow";
     TupleInUse = 10, PacketDropped, "another flow from the same client address and port has each backend that was tried";
     BackendSetUnsettled = 11, PacketDropped, "the set of backends changed again on every try";
@@ -69,6 +69,22 @@ reasons! {
     NoLocalBackend = 16, PacketDropped, "the Service has no endpoint on this node, and the traffic policy is Local";
     RefusalLimited = 17, PacketDropped, "to be refused, but there were too many ICMP errors lately";
     Unanswerable = 18, PacketDropped, "to be refused, but it is of a kind that must not be answered: an RST, or not from or to a single host";
+    SourceNat = 19, PacketPassed, "an address of this node stands for the client: it became the source of a packet to a backend, or the client the destination of a reply";
+    SnatExhausted = 20, PacketDropped, "each port tried that could stand for the client is another flow's with the same backend";
+    NoSourceAddress = 21, PacketDropped, "no address of this node is known that could stand for the client";
+    SourceNotAllowed = 22, PacketDropped, "the client is in none of the source ranges of the load-balancer address";
+    OutsideClusterIP = 23, PacketDropped, "a ClusterIP is for clients inside the cluster, and this one is outside";
+    SocketBound = 28, PacketPassed, "a backend was chosen for a connect() or a first datagram to a VIP from this node";
+    SocketContinued = 29, PacketPassed, "a datagram to a VIP from this node went to the backend that its socket has";
+    SocketRefused = 30, PacketDropped, "a connect() or a datagram from this node was refused: the Service has no usable endpoint, or no Service has this port of a ClusterIP";
+    SocketTimedOut = 31, PacketDropped, "a connect() or a datagram from this node was told that it timed out: the Service has no endpoint on this node, and the traffic policy is Local";
+    ErrorForwarded = 32, PacketPassed, "an ICMP error about a reply was translated to the backend, with the packet that it quotes";
+    ErrorRestored = 33, PacketPassed, "an ICMP error about a packet to a backend went to the client, the packet that it quotes set back to the VIP";
+    FragmentContinued = 34, PacketPassed, "a later IP fragment was translated as the first one of its packet";
+    FragmentOrphaned = 35, PacketDropped, "a later IP fragment whose first one was dropped or refused, or to a ClusterIP and ahead of its first one";
+    AuthenticatedPassed = 36, PacketPassed, "an authentication header covers the addresses, so nothing in the packet can be translated";
+    ReplyRouted = 40, PacketPassed, "a reply was sent past the host's stack (--host-routing bpf); its source is set back where it leaves";
+    NodeUntranslated = 46, PacketAnswered, "refused: a packet from this node itself to a ClusterIP, from a client whose sockets are not served (--socket-lb) or that has none, as NFS in the kernel";
 
     // Endpoints.
     NotReady = 64, Endpoint, "the endpoint is not ready";
@@ -88,7 +104,6 @@ reasons! {
     OtherProxy = 99, Object, "the label service.kubernetes.io/service-proxy-name gives the Service to another proxy";
     UnsupportedProtocol = 100, Object, "the protocol is not one that Kubernetes has";
     AddressTaken = 101, Object, "another Service has this address, port and protocol by precedence: ClusterIP before other kinds, then the older one";
-    NotInThisBuild = 102, Object, "this build cannot yet treat such a frontend fully on the wire";
     FqdnSlice = 103, Object, "a slice of FQDNs holds no addresses";
     SliceWithoutService = 104, Object, "the slice has no kubernetes.io/service-name label";
     UnknownAddressType = 105, Object, "the slice's address type is unknown";

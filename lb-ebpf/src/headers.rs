@@ -1,5 +1,7 @@
 //! What headers look like, and how they are read.
 
+use core::hint;
+
 use aya_ebpf::programs::TcContext;
 
 /// Ethertypes (IEEE 802 numbers), as they lie in a frame.
@@ -110,8 +112,14 @@ pub(crate) const fn len<T>() -> u32 {
 #[inline(always)]
 pub(crate) fn load<T>(ctx: &TcContext, at: u32) -> Option<T> {
     const { assert!(align_of::<T>() <= 2) };
+    // One value for the comparison and for the pointer, and the comparison in this direction: verifiers before 6.8 do not see
+    // otherwise that a way is never taken, and then forget what they know of the pointer on it.
+    let at = hint::black_box(at);
+    if at > DIRECT {
+        return ctx.load(at as usize).ok();
+    }
     let start = ctx.data() + at as usize;
-    if at <= DIRECT && start + size_of::<T>() <= ctx.data_end() {
+    if start + size_of::<T>() <= ctx.data_end() {
         // SAFETY: inside the packet, as just compared. Every header begins at an even address, because Ethernet
         // headers do (the kernel's NET_IP_ALIGN is even, and the verifier takes it for granted too).
         return Some(unsafe { (start as *const T).read() });

@@ -8,14 +8,14 @@
 
 use core::ptr;
 
-use aya_ebpf::helpers::bpf_get_prandom_u32;
+use aya_ebpf::{btf_maps::lpm_trie::Key, helpers::bpf_get_prandom_u32};
 use lb_common::{
-    Address, BackendSet, BackendValue, FlowKey, ServiceKey, SlotKey, Verdict, choice,
-    service::{flags, scope},
+    Address, BackendSet, BackendValue, FlowKey, ServiceKey, SlotKey, SourceKey, Verdict, choice,
+    service::flags, source_nat, source_range::prefix_len,
 };
 
 use crate::{
-    maps::{BACKEND_STATE, BACKENDS, SERVICES},
+    maps::{BACKEND_STATE, BACKENDS, SERVICES, SOURCE_RANGES},
     settings,
 };
 
@@ -25,21 +25,69 @@ pub(crate) struct Service {
     set: BackendSet,
     /// Identity of the service port.
     pub(crate) id: u32,
-    flags: u32,
+    /// Bits of [`lb_common::service::flags`].
+    pub(crate) flags: u32,
+    /// How long a client stays with its backend, in seconds since it was last used; 0 without affinity.
+    pub(crate) affinity_seconds: u32,
 }
 
 impl Service {
-    /// The frontend that a packet is for.
+    /// The frontend that a packet is for, as traffic of this [`scope`] has it.
     #[inline(always)]
-    pub(crate) fn of(packet: &FlowKey) -> Option<Self> {
-        let key = ServiceKey {
+    pub(crate) fn of(packet: &FlowKey, scope: u8) -> Option<Self> {
+        Self::at(ServiceKey {
             address: packet.tuple.destination,
             port: packet.tuple.destination_port,
             proto: packet.proto,
-            scope: scope::ANY,
-        };
-        let (set, id, flags) = read(&key)?;
-        Some(Self { key, set, id, flags })
+            scope,
+        })
+    }
+
+    /// The frontend with this key.
+    #[inline(always)]
+    pub(crate) fn at(key: ServiceKey) -> Option<Self> {
+        let Read { set, id, flags, affinity_seconds } = read(&key)?;
+        Some(Self { key, set, id, flags, affinity_seconds })
+    }
+
+    /// Its set.
+    #[inline(always)]
+    pub(crate) fn set(&self) -> BackendSet {
+        self.set
+    }
+
+    /// Whether clients inside the cluster have it in a [`scope`] of their own.
+    #[inline(always)]
+    pub(crate) fn is_apart_inside(&self) -> bool {
+        self.flags & flags::INSIDE_APART != 0
+    }
+
+    /// Whether it is one of a ClusterIP.
+    #[inline(always)]
+    pub(crate) fn is_cluster_ip(&self) -> bool {
+        self.flags & flags::CLUSTER_IP != 0
+    }
+
+    /// Whether a client may begin a conversation with it.
+    #[inline(always)]
+    pub(crate) fn admits(&self, client: &Address) -> Result<(), Verdict> {
+        if self.flags & flags::SOURCE_RANGES == 0 {
+            return Ok(());
+        }
+        let key = Key::new(prefix_len(128), SourceKey { service_id: self.id, client: *client });
+        SOURCE_RANGES.get(&key).map(|_| ()).ok_or(Verdict::SourceNotAllowed)
+    }
+
+    /// Whether the replies of its backends on other nodes have to be called back to this one.
+    #[inline(always)]
+    pub(crate) fn calls_back(&self, is_outside: bool) -> bool {
+        source_nat::calls_back(self.flags, is_outside)
+    }
+
+    /// Whether the backend in a slot is on another node.
+    #[inline(always)]
+    pub(crate) fn is_elsewhere(&self, slot: u16) -> bool {
+        slot >= self.set.local
     }
 
     /// What becomes of a new conversation where there is nobody to have it.
@@ -71,14 +119,14 @@ impl Service {
     /// The backend in a slot. `None`: the set has changed meanwhile, and `self` is now what SERVICES holds.
     #[inline(always)]
     pub(crate) fn backend(&mut self, slot: u16) -> Option<BackendValue> {
-        let chosen = SlotKey { block: self.set.block, slot, pad: 0 };
         // SAFETY: copied at once; whether the copy is of this key is what the second look at SERVICES tells.
-        let backend = unsafe { BACKENDS.get(&chosen) }.copied();
-        let (set, id, flags) = read(&self.key)?;
-        if set == self.set {
+        let backend = unsafe { BACKENDS.get(&slot_key(self.set, slot)) }.copied();
+        let read = read(&self.key)?;
+        if read.set == self.set {
             return backend;
         }
-        (self.set, self.id, self.flags) = (set, id, flags);
+        (self.set, self.id) = (read.set, read.id);
+        (self.flags, self.affinity_seconds) = (read.flags, read.affinity_seconds);
         None
     }
 }
@@ -93,16 +141,41 @@ pub(crate) fn cluster_ip(address: &Address) -> Option<u32> {
     unsafe { SERVICES.get(&ServiceKey::whole(*address)) }.map(|value| value.flags)
 }
 
-/// Reads what SERVICES holds for a frontend: its set, as the one word that it is written as, its id and its flags.
 #[inline(always)]
-fn read(key: &ServiceKey) -> Option<(BackendSet, u32, u32)> {
+fn slot_key(set: BackendSet, slot: u16) -> SlotKey {
+    SlotKey { block: set.block, slot, pad: 0 }
+}
+
+/// The id of the backend in a slot of a set. Counts only once [`Service::backend`] has shown a backend of that set.
+#[inline(always)]
+pub(crate) fn backend_id(set: BackendSet, slot: u16) -> Option<u32> {
+    // SAFETY: one aligned word, read at once.
+    unsafe { BACKENDS.get(&slot_key(set, slot)) }.map(|backend| backend.backend_id)
+}
+
+/// What SERVICES holds for a frontend.
+struct Read {
+    set: BackendSet,
+    id: u32,
+    flags: u32,
+    affinity_seconds: u32,
+}
+
+/// Reads what SERVICES holds for a frontend, its set as the one word that it is written as.
+#[inline(always)]
+fn read(key: &ServiceKey) -> Option<Read> {
     let value = SERVICES.get_ptr(key)?;
     // SAFETY: the kernel keeps the element's memory until the program ends, whatever key it is of by then. The word is
     // the first field and aligned (lb-common's layout assertions), and read volatile, so that the compiler neither
     // splits the read nor takes one for the other.
     unsafe {
         let set = BackendSet::from_word(ptr::read_volatile(value.cast()));
-        Some((set, (*value).service_id, (*value).flags))
+        Some(Read {
+            set,
+            id: (*value).service_id,
+            flags: (*value).flags,
+            affinity_seconds: (*value).affinity_seconds,
+        })
     }
 }
 

@@ -1,43 +1,44 @@
-//! From bytes to a [`Packet`]: Ethernet, VLAN tags, IPv4 or IPv6, TCP or UDP or an echo request.
+//! From bytes to a [`Packet`]: Ethernet, VLAN tags, IPv4 or IPv6, TCP, UDP or SCTP, an echo request, an ICMP error, or a
+//! later fragment.
 
 use aya_ebpf::programs::TcContext;
 use lb_common::{
     Direction, FlowKey, Tuple, Verdict,
-    addr::{from_v4, is_v4},
+    addr::is_v4,
+    icmp::{QUOTED_PAYLOAD, is_error},
     refuse::icmp,
     service::proto,
 };
 
 use crate::{
     count::End,
-    headers::{ETHERNET, Icmp, Ipv4, Ipv6, Tcp, Udp, ethertype, extension, is_extension, is_tag, len, load},
+    headers::{Icmp, Tcp, Udp, ethertype, extension, is_extension, len, load},
+    ip::{self, Fragment, MALFORMED, NOT_OURS, Payload},
     maps::PACKET,
+    sctp::{self, Sctp},
 };
 
-/// VLAN tags in the bytes of a frame; one more may be in the kernel's metadata, which needs no parsing.
-const MAX_TAGS: usize = 2;
-/// IPv6 extension headers that are looked through. Legitimate chains have one or two.
-const MAX_EXTENSIONS: usize = 6;
-
-/// A TCP or UDP packet over IP, or an echo request, which has ports 0.
+/// A TCP, UDP or SCTP packet over IP, or something else that has no ports: 0 then.
 #[repr(C)]
 pub(crate) struct Packet {
     /// The flow that it belongs to, if it has one.
     pub(crate) key: FlowKey,
     /// Where the IP header begins.
     pub(crate) ip: u32,
-    /// Where the TCP, UDP or ICMP header begins.
+    /// Where the TCP, UDP, SCTP or ICMP header begins.
     pub(crate) transport: u32,
     /// Where the IP packet ends.
     pub(crate) end: u32,
-    /// TCP header flags; 0 for UDP.
+    /// Of a fragment, the identification of its packet, as it lies in the header.
+    pub(crate) id: u32,
+    /// TCP header flags, those that say the same for SCTP; 0 for UDP.
     pub(crate) tcp_flags: u8,
     /// Bits of [`oddity`].
     oddities: u8,
-    pad: [u8; 6],
+    pad: [u8; 2],
 }
 
-/// What keeps a packet from being translated.
+/// What is odd about a packet.
 mod oddity {
     /// The first of several IP fragments.
     pub(super) const FIRST_FRAGMENT: u8 = 1 << 0;
@@ -45,11 +46,10 @@ mod oddity {
     pub(super) const UNCHECKED: u8 = 1 << 1;
 }
 
-const MALFORMED: End = Some(Verdict::Unparsable);
-const NOT_OURS: End = None;
-
 impl Packet {
-    /// Parses a frame of an Ethernet device. The error is the end of the packet's path: it passes.
+    /// Parses a frame of an Ethernet device. The error is the end of the packet's path: it passes, unless it is a later
+    /// fragment or an ICMP error. Those are only recognized here, and the verdict is what they are to end with if they
+    /// belong to something: see [`crate::fragment::follow`] and [`crate::icmp::translate`].
     ///
     /// The result is in a map and not on the stack, so that the verifier forgets which way led to it. It would check the
     /// rest of the program once for each way (IPv4 or IPv6, tagged or not, TCP or UDP, and so on), and come near its limit
@@ -64,50 +64,100 @@ impl Packet {
         Ok(packet)
     }
 
+    /// The packet that was parsed last.
     #[inline(always)]
+    pub(crate) fn last() -> Result<&'static Self, End> {
+        let packet = PACKET.get_ptr(0).ok_or(NOT_OURS)?;
+        // SAFETY: the element is this CPU's, and nothing writes to it after parsing.
+        Ok(unsafe { &*packet })
+    }
+
+    /// A function of its own, so that what it needs of the stack is free again afterwards.
+    #[inline(never)]
     fn read(&mut self, ctx: &TcContext, direction: Direction) -> Result<(), End> {
-        let (ethertype, ip) = ethernet(ctx)?;
+        let (ethertype, ip) = ip::ethernet(ctx)?;
         let tuple = &mut self.key.tuple;
         let payload = match ethertype {
-            ethertype::IPV4 => ipv4(ctx, ip, tuple)?,
-            ethertype::IPV6 => ipv6(ctx, ip, tuple)?,
+            ethertype::IPV4 => ip::ipv4(ctx, ip, tuple)?,
+            ethertype::IPV6 => ip::ipv6(ctx, ip, tuple)?,
             _ => return Err(NOT_OURS),
         };
         let is_v4 = ethertype == ethertype::IPV4;
         match payload.proto {
-            proto::TCP | proto::UDP => {}
+            proto::TCP | proto::UDP | proto::SCTP => {}
             icmp::V4 if is_v4 => {}
             icmp::V6 if !is_v4 => {}
             // Its integrity check covers the addresses, so what is inside cannot be translated.
-            extension::AUTHENTICATION => return Err(MALFORMED),
+            extension::AUTHENTICATION => return Err(Some(Verdict::AuthenticatedPassed)),
+            // An extension header behind the fragment header is in the first fragment only.
+            number if !is_v4 && is_extension(number) => {}
             _ => return Err(NOT_OURS),
-        }
-        self.oddities = match payload.fragment {
-            Fragment::Whole => 0,
-            Fragment::First => oddity::FIRST_FRAGMENT,
-            Fragment::Later => return Err(Some(Verdict::FragmentPassed)),
-        };
-        let (tcp_flags, checksum) = match payload.proto {
-            proto::TCP | proto::UDP => transport(ctx, &payload, tuple)?,
-            _ => echo_request(ctx, &payload, tuple)?,
-        };
-        if !is_v4 && payload.proto == proto::UDP && checksum == 0 {
-            self.oddities |= oddity::UNCHECKED;
         }
         self.key.proto = payload.proto;
         self.key.direction = direction as u8;
         self.key.pad = 0;
-        self.tcp_flags = tcp_flags;
         self.ip = ip;
         self.transport = payload.at;
         self.end = payload.end;
+        self.oddities = match payload.fragment {
+            Fragment::Whole => 0,
+            Fragment::First => {
+                self.id = payload.id;
+                oddity::FIRST_FRAGMENT
+            }
+            Fragment::Later => {
+                self.id = payload.id;
+                return Err(Some(Verdict::FragmentContinued));
+            }
+        };
+        // Read back, so that the verifier forgets how far it is at least: that of Linux 5.10 follows also the way on which the
+        // comparison with what is read directly has said the contrary, and finds no packet there. How far it is at most
+        // it has to know still.
+        // SAFETY: a field of our own.
+        let at = unsafe { (&raw const self.transport).read_volatile() } & ip::FARTHEST;
+        let payload = Payload { at, ..payload };
+        let (tcp_flags, checksum) = match payload.proto {
+            proto::TCP | proto::UDP | proto::SCTP => transport(ctx, &payload, tuple)?,
+            _ => echo_request(ctx, &payload, tuple, direction)?,
+        };
+        if !is_v4 && payload.proto == proto::UDP && checksum == 0 {
+            self.oddities |= oddity::UNCHECKED;
+        }
+        self.tcp_flags = tcp_flags;
         Ok(())
+    }
+
+    /// The packet that an ICMP error quotes, as far as the ports, which need not be followed by more of it. `None`: the
+    /// packet has none, or is quoted too shortly.
+    #[inline(always)]
+    pub(crate) fn quoted(ctx: &TcContext, error: &Self) -> Option<&'static Self> {
+        let quoted = PACKET.get_ptr_mut(1)?;
+        // SAFETY: as in `parse`; this is the other element.
+        let quoted = unsafe { &mut *quoted };
+        let ip = error.transport + len::<Icmp>();
+        let tuple = &mut quoted.key.tuple;
+        let payload = if error.is_v4() { ip::ipv4(ctx, ip, tuple) } else { ip::ipv6(ctx, ip, tuple) }.ok()?;
+        if payload.fragment == Fragment::Later || payload.at + QUOTED_PAYLOAD > error.end {
+            return None;
+        }
+        // All that has to be there, or the packet ends earlier than it says.
+        let [source_port, destination_port, ..]: [[u8; 2]; QUOTED_PAYLOAD as usize / 2] =
+            load(ctx, payload.at)?;
+        tuple.source_port = u16::from_be_bytes(source_port);
+        tuple.destination_port = u16::from_be_bytes(destination_port);
+        quoted.key.proto = payload.proto;
+        quoted.key.pad = 0;
+        quoted.ip = ip;
+        quoted.transport = payload.at;
+        quoted.end = error.end;
+        Some(quoted)
     }
 
     /// Refuses what belongs to a VIP and cannot be translated.
     #[inline(always)]
     pub(crate) fn translatable(&self) -> Result<(), End> {
-        if self.oddities & oddity::FIRST_FRAGMENT != 0 {
+        // Its checksum depends on how far the packet goes on behind the ports, which a fragment does not say.
+        if self.is_fragment() && self.key.proto == proto::SCTP {
             return Err(Some(Verdict::FragmentUnsupported));
         }
         if self.oddities & oddity::UNCHECKED != 0 {
@@ -119,7 +169,7 @@ impl Packet {
     /// Whether it is an echo request.
     #[inline(always)]
     pub(crate) fn is_echo_request(&self) -> bool {
-        !matches!(self.key.proto, proto::TCP | proto::UDP)
+        !matches!(self.key.proto, proto::TCP | proto::UDP | proto::SCTP)
     }
 
     /// Whether there is more of it in other fragments.
@@ -136,114 +186,7 @@ impl Packet {
     }
 }
 
-/// What an IP header says about what it carries.
-struct Payload {
-    proto: u8,
-    fragment: Fragment,
-    /// Where it begins and ends.
-    at: u32,
-    end: u32,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Fragment {
-    Whole,
-    First,
-    Later,
-}
-
-/// Steps over the Ethernet header and the VLAN tags: what the frame carries, and where that begins.
-#[inline(always)]
-fn ethernet(ctx: &TcContext) -> Result<(u16, u32), End> {
-    let mut ethertype: [u8; 2] = load(ctx, 12).ok_or(MALFORMED)?;
-    let mut at = ETHERNET;
-    for _ in 0..MAX_TAGS {
-        if !is_tag(ethertype) {
-            break;
-        }
-        ethertype = load(ctx, at + 2).ok_or(MALFORMED)?;
-        at += 4;
-    }
-    if is_tag(ethertype) { Err(MALFORMED) } else { Ok((u16::from_be_bytes(ethertype), at)) }
-}
-
-#[inline(always)]
-fn ipv4(ctx: &TcContext, ip: u32, tuple: &mut Tuple) -> Result<Payload, End> {
-    let header: Ipv4 = load(ctx, ip).ok_or(MALFORMED)?;
-    let header_len = u32::from(header.version_and_len & 0x0f) * 4;
-    if header.version_and_len >> 4 != 4 || header_len < len::<Ipv4>() {
-        return Err(MALFORMED);
-    }
-    tuple.source = from_v4(header.source);
-    tuple.destination = from_v4(header.destination);
-    let flags_and_offset = u16::from_be_bytes(header.flags_and_offset);
-    let fragment = match (flags_and_offset & 0x1fff, flags_and_offset & 0x2000 != 0) {
-        (0, false) => Fragment::Whole,
-        (0, true) => Fragment::First,
-        _ => Fragment::Later,
-    };
-    let total_len = u16::from_be_bytes(header.total_len).into();
-    Ok(Payload { proto: header.proto, fragment, at: ip + header_len, end: end(ctx, ip, total_len) })
-}
-
-#[inline(always)]
-fn ipv6(ctx: &TcContext, ip: u32, tuple: &mut Tuple) -> Result<Payload, End> {
-    let header: Ipv6 = load(ctx, ip).ok_or(MALFORMED)?;
-    if header.version_and_class[0] >> 4 != 6 {
-        return Err(MALFORMED);
-    }
-    tuple.source = header.source;
-    tuple.destination = header.destination;
-    // In the maps such an address is an IPv4 one.
-    if is_v4(tuple.source) || is_v4(tuple.destination) {
-        return Err(NOT_OURS);
-    }
-    let payload_len = u32::from(u16::from_be_bytes(header.payload_len));
-    let mut payload = Payload {
-        proto: header.next_header,
-        fragment: Fragment::Whole,
-        at: ip + len::<Ipv6>(),
-        end: end(ctx, ip, if payload_len == 0 { 0 } else { len::<Ipv6>() + payload_len }),
-    };
-    extensions(ctx, &mut payload)?;
-    Ok(payload)
-}
-
-/// Steps over the IPv6 extension headers (RFC 8200, section 4).
-#[inline(always)]
-fn extensions(ctx: &TcContext, payload: &mut Payload) -> Result<(), End> {
-    for _ in 0..MAX_EXTENSIONS {
-        if !is_extension(payload.proto) {
-            return Ok(());
-        }
-        let [next_header, len, third, fourth]: [u8; 4] = load(ctx, payload.at).ok_or(MALFORMED)?;
-        let mut len = (u32::from(len) + 1) * 8;
-        match payload.proto {
-            extension::FRAGMENT => {
-                len = 8;
-                let offset_and_more = u16::from_be_bytes([third, fourth]);
-                if offset_and_more & 0xfff8 != 0 {
-                    // What follows is data, whatever it looks like.
-                    payload.proto = next_header;
-                    payload.fragment = Fragment::Later;
-                    return Ok(());
-                }
-                // Without "more" it is an atomic fragment (RFC 6946): a whole packet.
-                if offset_and_more & 1 != 0 {
-                    payload.fragment = Fragment::First;
-                }
-            }
-            // Segments left: the destination address is a waypoint, and the checksum covers the final one.
-            extension::ROUTING if fourth != 0 => return Err(NOT_OURS),
-            _ => {}
-        }
-        payload.proto = next_header;
-        payload.at += len;
-    }
-    if is_extension(payload.proto) { Err(MALFORMED) } else { Ok(()) }
-}
-
-/// Reads the ports into the tuple; returns the TCP flags and the checksum field.
+/// Reads the ports into the tuple; returns the TCP flags and the checksum field, 0 for SCTP.
 #[inline(always)]
 fn transport(ctx: &TcContext, payload: &Payload, tuple: &mut Tuple) -> Result<(u8, u16), End> {
     let (source_port, destination_port, len, flags, checksum) = if payload.proto == proto::TCP {
@@ -252,6 +195,10 @@ fn transport(ctx: &TcContext, payload: &Payload, tuple: &mut Tuple) -> Result<(u
             return Err(MALFORMED);
         }
         (header.source_port, header.destination_port, len::<Tcp>(), header.flags, header.checksum)
+    } else if payload.proto == proto::SCTP {
+        let header: Sctp = load(ctx, payload.at).ok_or(MALFORMED)?;
+        let flags = sctp::flags(ctx, payload.at, payload.end);
+        (header.source_port, header.destination_port, len::<Sctp>(), flags, [0; 2])
     } else {
         let header: Udp = load(ctx, payload.at).ok_or(MALFORMED)?;
         (header.source_port, header.destination_port, len::<Udp>(), 0, header.checksum)
@@ -264,21 +211,27 @@ fn transport(ctx: &TcContext, payload: &Payload, tuple: &mut Tuple) -> Result<(u
     Ok((flags, u16::from_be_bytes(checksum)))
 }
 
-/// Takes nothing but an echo request, and writes ports of 0.
+/// Takes nothing but an echo request, and writes ports of 0. An error is recognized.
 #[inline(always)]
-fn echo_request(ctx: &TcContext, payload: &Payload, tuple: &mut Tuple) -> Result<(u8, u16), End> {
+fn echo_request(
+    ctx: &TcContext,
+    payload: &Payload,
+    tuple: &mut Tuple,
+    direction: Direction,
+) -> Result<(u8, u16), End> {
     let header: Icmp = load(ctx, payload.at).ok_or(NOT_OURS)?;
-    let request = if payload.proto == icmp::V4 { icmp::ECHO_REQUEST_V4 } else { icmp::ECHO_REQUEST_V6 };
-    if header.type_and_code != [request, 0] || payload.at + len::<Icmp>() > payload.end {
+    if payload.at + len::<Icmp>() > payload.end {
         return Err(NOT_OURS);
     }
-    (tuple.source_port, tuple.destination_port) = (0, 0);
-    Ok((0, 0))
-}
-
-/// Where the IP packet ends: not every byte of a frame belongs to it (short ones are padded). A length of 0 stands in
-/// packets longer than the field can tell (RFC 2675, and what GRO makes of a long train of segments).
-#[inline(always)]
-fn end(ctx: &TcContext, ip: u32, len: u32) -> u32 {
-    if len == 0 { ctx.len() } else { ip + len }
+    let request = if payload.proto == icmp::V4 { icmp::ECHO_REQUEST_V4 } else { icmp::ECHO_REQUEST_V6 };
+    let [kind, _] = header.type_and_code;
+    if header.type_and_code == [request, 0] {
+        (tuple.source_port, tuple.destination_port) = (0, 0);
+        Ok((0, 0))
+    } else if is_error(payload.proto, kind) && payload.fragment == Fragment::Whole {
+        let is_forward = matches!(direction, Direction::Forward);
+        Err(Some(if is_forward { Verdict::ErrorForwarded } else { Verdict::ErrorRestored }))
+    } else {
+        Err(NOT_OURS)
+    }
 }

@@ -14,6 +14,28 @@ use crate::maps::SETTINGS;
 #[unsafe(no_mangle)]
 static COARSE_CLOCK: Global<u32> = Global::new(0);
 
+/// Whether the kernel has `bpf_set_retval` for programs at connect(2) and sendmsg(2). The loader sets it, and the verifier
+/// does as above.
+#[unsafe(no_mangle)]
+static SET_RETVAL: Global<u32> = Global::new(0);
+
+/// Whether a program may say what a call fails with.
+#[inline(always)]
+pub(crate) fn can_set_retval() -> bool {
+    SET_RETVAL.load() != 0
+}
+
+/// Whether packets of flows go past the host's stack (`--host-routing bpf`). The loader sets it where that is asked for, and
+/// only where `bpf_fib_lookup` looks at the length of a packet (5.12).
+#[unsafe(no_mangle)]
+static HOST_ROUTING: Global<u32> = Global::new(0);
+
+/// Whether packets of flows go past the host's stack.
+#[inline(always)]
+pub(crate) fn routes() -> bool {
+    HOST_ROUTING.load() != 0
+}
+
 /// Nanoseconds of `CLOCK_MONOTONIC`, a tick late at most. Flows need no better, and the coarse clock costs a tenth.
 #[inline(always)]
 pub(crate) fn now() -> u64 {

@@ -1,67 +1,121 @@
 //! The two ways of a packet through tc, top to bottom as in the diagram in `main.rs`.
 
 use aya_ebpf::{bindings::BPF_F_INGRESS, programs::TcContext};
-use lb_common::{Direction, Verdict, flow::begins, service::flags};
+use lb_common::{
+    Direction, Verdict,
+    flow::begins,
+    fragment::hook,
+    service::{flags, scope},
+    source_nat,
+};
 
 use crate::{
     answer,
+    begin::{begun, to_no_frontend},
     count::{self, End},
-    flow::{self, Forward},
-    lookup::{self, Service},
-    mark,
+    flow::{self, Forward, Onward},
+    fragment, icmp,
+    lookup::Service,
+    mark::{self, Mark},
     nat::{self, Endpoint},
     packet::Packet,
-    settings,
+    route, settings,
 };
-
-/// How many backends or sets are tried for a new flow before it is refused.
-const TRIES: usize = 4;
 
 /// From a client to a VIP: the destination becomes a backend.
 #[inline(always)]
 pub(crate) fn ingress(ctx: &TcContext) -> i32 {
-    count::end(ctx, answer::make(ctx, forwarded(ctx)), 0)
+    let end = match Packet::parse(ctx, Direction::Forward) {
+        Ok(packet) => fragment::lead(ctx, packet, hook::INGRESS, arrived(ctx)),
+        Err(end) => end,
+    };
+    let end = answer::make(ctx, odd(ctx, hook::INGRESS, end));
+    match route::onward(ctx, end) {
+        Some(action) => {
+            count::note(end);
+            action
+        }
+        None => count::end(ctx, end.filter(|verdict| *verdict != Verdict::ReplyRouted), 0),
+    }
 }
 
-/// From a backend to a client: the source becomes the VIP again.
+/// From a backend to a client: the source becomes the VIP again. From a client to a backend, where replies would not come
+/// back here: it becomes an address of this node.
 #[inline(always)]
 pub(crate) fn egress(ctx: &TcContext) -> i32 {
-    count::end(ctx, answer::make(ctx, reply(ctx).map_or_else(|end| end, Some)), BPF_F_INGRESS.into())
+    let end = odd(ctx, hook::EGRESS, leaving(ctx));
+    count::end(ctx, answer::make(ctx, end), BPF_F_INGRESS.into())
 }
 
-/// A function of its own, as the making of an answer is: one after the other they have room on the stack (512 bytes),
-/// one in the other they would not.
-#[inline(never)]
-fn forwarded(ctx: &TcContext) -> End {
-    forward(ctx).map_or_else(|end| end, Some)
+/// What parsing has only recognized comes to its end here, for the sake of the stack as with [`followed`].
+#[inline(always)]
+fn odd(ctx: &TcContext, hook: u8, end: End) -> End {
+    match end {
+        Some(Verdict::FragmentContinued) => fragment::follow(ctx, hook),
+        Some(verdict @ (Verdict::ErrorForwarded | Verdict::ErrorRestored)) => icmp::translate(ctx, verdict),
+        end => end,
+    }
 }
 
 #[inline(always)]
-fn forward(ctx: &TcContext) -> Result<Verdict, End> {
-    let packet = Packet::parse(ctx, Direction::Forward)?;
+fn arrived(ctx: &TcContext) -> End {
+    match followed(ctx) {
+        Followed::To(end) => end,
+        Followed::Nowhere => begun(ctx, false),
+        Followed::Elsewhere => begun(ctx, true),
+    }
+}
+
+/// What a packet's flow has made of it.
+enum Followed {
+    /// This.
+    To(End),
+    /// Nothing: it has no flow.
+    Nowhere,
+    /// Nothing: its flow needs another backend.
+    Elsewhere,
+}
+
+/// A function of its own, as the ones below and the making of an answer are: one after the other they have room on the
+/// stack (512 bytes), one in the other they would not.
+#[inline(never)]
+fn followed(ctx: &TcContext) -> Followed {
+    follow(ctx).unwrap_or_else(Followed::To)
+}
+
+#[inline(always)]
+fn follow(ctx: &TcContext) -> Result<Followed, End> {
+    let packet = Packet::last()?;
     if packet.is_echo_request() {
-        return Err(to_no_frontend(packet));
+        return Err(to_no_frontend(ctx, packet));
     }
-    let service = Service::of(&packet.key);
-    if service.is_none() {
-        nobodys(ctx, packet)?;
-    }
-    let now = settings::now();
-    let followed = flow::forward(packet, service.as_ref().map(|service| service.id), now)?;
-    let (backend, verdict) = match followed {
-        Forward::Kept(backend) => {
-            packet.translatable()?;
-            (backend, Verdict::FlowContinued)
-        }
-        Forward::Afresh | Forward::Absent => {
-            let replaces = matches!(followed, Forward::Afresh);
-            let service = service.ok_or_else(|| to_no_frontend(packet))?;
-            (bind(packet, service, replaces, now)?, Verdict::FlowCreated)
+    let (destination, mark, verdict) = match called_back(packet) {
+        Some(client) => (client, Mark::CalledBack, Verdict::SourceNat),
+        None => {
+            let service = Service::of(&packet.key, scope::ANY);
+            if service.is_none() {
+                nobodys(ctx, packet)?;
+            }
+            match flow::forward(packet, service.map(|service| service.id), settings::now())? {
+                Forward::Kept(Onward { backend, has_source_nat }) => {
+                    (backend, mark::onward(has_source_nat), Verdict::FlowContinued)
+                }
+                Forward::Absent => return Ok(Followed::Nowhere),
+                Forward::Afresh => return Ok(Followed::Elsewhere),
+            }
         }
     };
-    nat::set_destination(ctx, packet, &backend)?;
-    mark::set(ctx);
-    Ok(verdict)
+    packet.translatable()?;
+    nat::set_destination(ctx, packet, &destination)?;
+    mark::set(ctx, mark);
+    Ok(Followed::To(Some(verdict)))
+}
+
+/// The client of a reply that came to an address of this node. It is looked up before the frontends: one of them may have
+/// the port, but no packet of a backend's port is from one of its clients.
+#[inline(always)]
+fn called_back(packet: &Packet) -> Option<Endpoint> {
+    if source_nat::is_port(packet.key.tuple.destination_port) { flow::called_back(packet) } else { None }
 }
 
 /// A packet to no frontend passes, and if it begins a conversation with a backend itself, the replies are left to it. But
@@ -72,75 +126,67 @@ fn nobodys(ctx: &TcContext, packet: &Packet) -> Result<(), End> {
     if !begins && settings::has_orphan_flows() {
         return Ok(());
     }
-    let end = to_no_frontend(packet);
-    if end.is_none() && begins && !mark::is_set(ctx) {
+    if settings::routes() && flow::is_reply(packet) {
+        return Err(Some(Verdict::ReplyRouted));
+    }
+    let end = to_no_frontend(ctx, packet);
+    if end.is_none() && begins && mark::get(ctx).is_none() {
         flow::leave_replies_to(packet);
     }
     Err(end)
 }
 
-/// How a packet ends that neither a frontend nor a flow claims: refused, or answered if it is an echo request, where its
-/// destination is a ClusterIP; otherwise it is nobody's.
 #[inline(always)]
-fn to_no_frontend(packet: &Packet) -> End {
-    let cluster_ip = lookup::cluster_ip(&packet.key.tuple.destination)?;
-    Some(if packet.is_echo_request() {
-        match cluster_ip & flags::USABLE != 0 {
-            true if packet.is_fragment() => Verdict::FragmentUnsupported,
-            true => Verdict::EchoAnswered,
-            false => Verdict::NoBackend,
-        }
-    } else if !begins(packet.key.proto, packet.tcp_flags) && settings::migrating(settings::now()) {
-        Verdict::MidflowPassed
-    } else {
-        Verdict::UnknownPort
-    })
-}
-
-/// Binds a packet without a flow, or whose flow needs another backend (`replaces`): to any of the set, and to the ones
-/// after it while they have another flow of this client's address and port. TCP in the middle of a connection cannot be
-/// bound.
-#[inline(always)]
-fn bind(packet: &Packet, mut service: Service, replaces: bool, now: u64) -> Result<Endpoint, End> {
-    if !begins(packet.key.proto, packet.tcp_flags) {
-        return Err(Some(if settings::migrating(now) {
-            Verdict::MidflowPassed
-        } else {
-            Verdict::MidflowUnknown
-        }));
-    }
-    service.is_served()?;
-    packet.translatable()?;
-    let mut failure = Verdict::BackendSetUnsettled;
-    let mut slot = service.any_slot()?;
-    for _ in 0..TRIES {
-        let Some(backend) = service.backend(slot) else {
-            failure = Verdict::BackendSetUnsettled;
-            slot = service.any_slot()?;
-            continue;
-        };
-        match flow::create(packet, &backend, service.id, replaces, now) {
-            Err(Verdict::TupleInUse) => {
-                failure = Verdict::TupleInUse;
-                slot = service.next_slot(slot);
-            }
-            done => return Ok(done?),
-        }
-    }
-    Err(Some(failure))
-}
-
-#[inline(always)]
-fn reply(ctx: &TcContext) -> Result<Verdict, End> {
-    if mark::is_set(ctx) {
+fn leaving(ctx: &TcContext) -> End {
+    match mark::get(ctx) {
         // A request. Two pods that use each other's VIPs from their own service ports look like each other's replies.
+        Some(Mark::Done) => None,
+        Some(Mark::SourceDue) => hidden(ctx),
+        mark => replied(ctx, mark.is_some()),
+    }
+}
+
+#[inline(never)]
+fn hidden(ctx: &TcContext) -> End {
+    hide(ctx).map_or_else(|end| end, Some)
+}
+
+#[inline(always)]
+fn hide(ctx: &TcContext) -> Result<Verdict, End> {
+    let packet = Packet::parse(ctx, Direction::Outward)?;
+    if packet.is_echo_request() {
         return Err(None);
     }
+    let end = stand_in(ctx, packet).map_or_else(|end| end, Some);
+    fragment::lead(ctx, packet, hook::EGRESS, end).ok_or(None)
+}
+
+#[inline(always)]
+fn stand_in(ctx: &TcContext, packet: &Packet) -> Result<Verdict, End> {
+    let source = flow::stand_in(ctx, packet, settings::now())?;
+    nat::set_source(ctx, packet, &source)?;
+    mark::set(ctx, Mark::Done);
+    Ok(Verdict::SourceNat)
+}
+
+#[inline(never)]
+fn replied(ctx: &TcContext, called_back: bool) -> End {
+    reply(ctx, called_back).map_or_else(|end| end, Some)
+}
+
+#[inline(always)]
+fn reply(ctx: &TcContext, called_back: bool) -> Result<Verdict, End> {
     let packet = Packet::parse(ctx, Direction::Reply)?;
+    let end = restored(ctx, packet, called_back).map_or_else(|end| end, Some);
+    fragment::lead(ctx, packet, hook::EGRESS, end).ok_or(None)
+}
+
+#[inline(always)]
+fn restored(ctx: &TcContext, packet: &Packet, called_back: bool) -> Result<Verdict, End> {
     if packet.is_echo_request() {
         return Err(from_node(ctx, packet));
     }
-    let entry = flow::reply(packet).ok_or_else(|| from_node(ctx, packet))?;
+    let entry = flow::reply(packet, called_back).ok_or_else(|| from_node(ctx, packet))?;
     packet.translatable()?;
     let vip = entry.pass_reply(packet, settings::now());
     nat::set_source(ctx, packet, &vip)?;
@@ -156,10 +202,21 @@ fn from_node(ctx: &TcContext, packet: &Packet) -> End {
         return None;
     }
     if packet.is_echo_request() {
-        return to_no_frontend(packet);
+        return to_no_frontend(ctx, packet);
     }
-    match Service::of(&packet.key) {
-        Some(service) => service.is_served().err(),
-        None => to_no_frontend(packet),
+    let Some(service) = Service::of(&packet.key, scope::ANY) else { return to_no_frontend(ctx, packet) };
+    if service.is_apart_inside() {
+        return Service::of(&packet.key, scope::INSIDE).and_then(|service| service.is_served().err());
     }
+    service.is_served().err().or_else(|| untranslated(&service))
+}
+
+/// How a packet from this node ends that somebody would have taken at its socket.
+#[inline(always)]
+fn untranslated(service: &Service) -> End {
+    if service.flags & flags::CLUSTER_IP == 0 {
+        return None;
+    }
+    // The connections of the proxy before this one have their backend as destination by now, so there are none to spare.
+    Some(Verdict::NodeUntranslated)
 }

@@ -5,6 +5,7 @@
 //!                           ▲  │
 //!   admin socket ──requests─┘  └─status──► admin socket
 //!   keeper: programs on interfaces         flow collector ──no orphans──► reconciler
+//!   node maps ◄─ reconciler, keeper        health-check node ports ◄─ reconciler
 //! ```
 
 use std::{
@@ -26,12 +27,16 @@ use crate::{
         server,
         status::{AgentView, Source, Sources as RunningSources},
     },
-    datapath::{self, Datapath, Keeper, Selection},
-    desired::Identity,
+    check::{pinned_beside, refuse_beside},
+    datapath::{self, Attachments, Datapath, Keeper, Selection},
+    desired::{HealthChecks, Identity},
     flow_gc::{self, FlowGc},
+    health_check,
     maps::BpfMaps,
+    node_maps::{self, NodeMaps, local_ports_overlap},
     object::OBJECT,
-    reconcile::{self, Engine},
+    reconcile::{self, Engine, Status},
+    sock_gc::{self, SockGc},
     source::{
         Contact, Feed, SourceEvent, host,
         kube::{self, Cluster, ClusterOptions, EndpointsApi},
@@ -64,6 +69,8 @@ pub struct Config {
     pub identity: Identity,
     /// Where the programs go.
     pub interfaces: Selection,
+    /// Where pods are, and who outside may use cluster IPs.
+    pub cluster: node_maps::Options,
     /// Where questions are answered.
     pub admin_socket: PathBuf,
     /// Maps and programs.
@@ -133,6 +140,10 @@ async fn start(config: Config, stop: &CancellationToken) -> Result<Agent> {
     let started = Instant::now();
     let mut parts = Parts::new();
     // What can fail without a trace comes first.
+    let root = &config.datapath.bpf_root;
+    let beside = pinned_beside(root)
+        .with_context(|| format!("cannot look for other proxies beside {}", root.display()))?;
+    refuse_beside(&beside)?;
     let listener = server::listen(&config.admin_socket)
         .with_context(|| format!("cannot listen on {}", config.admin_socket.display()))?;
     let (events, event_queue) = mpsc::channel(EVENTS);
@@ -144,20 +155,24 @@ async fn start(config: Config, stop: &CancellationToken) -> Result<Agent> {
         warn!("{} is of another version of readylb; `readylb cleanup` removes it", other.display());
     }
 
+    let node_maps = NodeMaps::open(datapath.folder(), config.cluster)?;
     let engine = Engine::start(
         Box::new(BpfMaps::open(datapath.folder())?),
         reconcile::Config {
             identity: config.identity.clone(),
             feeds: sources.0.len(),
             optional: sources.optional(),
+            remembered: node_maps.addresses(),
         },
     )?;
     let (status, status_now) = watch::channel(engine.status().clone());
+    let (checks, checks_now) = watch::channel(HealthChecks::new());
     let (requests, request_queue) = mpsc::channel(REQUESTS);
     parts.spawn(async move {
-        reconcile::run(engine, event_queue, request_queue, status).await;
+        reconcile::run(engine, event_queue, request_queue, status, checks).await;
         Ok("reconciler")
     });
+    let health_checks = start_health_checks(checks_now, status_now.clone(), &mut parts);
 
     let (keeper, attachments) =
         Keeper::new(datapath.attacher()?, config.interfaces).context("cannot watch the interfaces")?;
@@ -165,6 +180,8 @@ async fn start(config: Config, stop: &CancellationToken) -> Result<Agent> {
         keeper.run().await;
         Ok("keeper of the interfaces")
     });
+
+    let surroundings = start_node_maps(node_maps, status_now.clone(), attachments.clone(), &mut parts);
 
     let (pass, passes) = watch::channel(flow_gc::Pass::default());
     let collector = FlowGc::open(datapath.folder())?;
@@ -175,6 +192,14 @@ async fn start(config: Config, stop: &CancellationToken) -> Result<Agent> {
     });
     parts.spawn(clear_orphan_flows(passes.clone(), requests.clone()));
 
+    let (closed, closed_now) = watch::channel(sock_gc::Closed::default());
+    let collector = SockGc::open(datapath.folder())?;
+    let written = status_now.clone();
+    parts.spawn(async move {
+        sock_gc::run(collector, written, closed).await;
+        Ok("collector of sockets")
+    });
+
     let view = AgentView {
         started,
         node: config.identity.node.to_string(),
@@ -182,7 +207,11 @@ async fn start(config: Config, stop: &CancellationToken) -> Result<Agent> {
         features: datapath.features().clone(),
         reconciler: status_now,
         attachments,
+        surroundings,
+        health_checks,
+        warnings: machine_warnings(),
         passes,
+        closed: closed_now,
         requests,
     };
     parts.spawn(async move {
@@ -191,6 +220,42 @@ async fn start(config: Config, stop: &CancellationToken) -> Result<Agent> {
     });
     info!("started on node {}", config.identity.node);
     Ok(Agent { parts, datapath })
+}
+
+fn start_health_checks(
+    checks: watch::Receiver<HealthChecks>,
+    status: watch::Receiver<Status>,
+    parts: &mut Parts,
+) -> watch::Receiver<Vec<health_check::HealthCheckState>> {
+    let (report, reported) = watch::channel(Vec::new());
+    parts.spawn(async move {
+        health_check::run(checks, status, report).await;
+        Ok("server of health-check node ports")
+    });
+    reported
+}
+
+fn start_node_maps(
+    maps: NodeMaps,
+    status: watch::Receiver<Status>,
+    attachments: watch::Receiver<Attachments>,
+    parts: &mut Parts,
+) -> watch::Receiver<node_maps::Surroundings> {
+    let (report, reported) = watch::channel(maps.surroundings());
+    parts.spawn(async move {
+        node_maps::run(maps, status, attachments, report).await;
+        Ok("writer of what the programs know of this node")
+    });
+    reported
+}
+
+/// What is wrong with the machine. Nothing of it is changed.
+fn machine_warnings() -> Vec<String> {
+    let ports = local_ports_overlap().unwrap_or_else(|error| {
+        Some(format!("it cannot be read which ports this node gives its own connections: {error}"))
+    });
+    ports.iter().for_each(|sentence| warn!("{sentence}"));
+    ports.into_iter().collect()
 }
 
 async fn start_sources(

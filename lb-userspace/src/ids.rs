@@ -57,6 +57,7 @@ impl Ids {
         let settings = record.settings();
         // SETTINGS reserves all that is in use. The maps are looked at as well, in case SETTINGS was lost alone.
         let used_services = record.services().values().map(|value| value.service_id);
+        let used_services = used_services.chain(record.all_ranges().iter().map(|range| range.service_id));
         let used_backends = record.backends().values().map(|value| value.backend_id);
         let used_backends = used_backends.chain(record.states().keys().copied());
         let after = |used: Option<u32>| used.unwrap_or(0).saturating_add(1);

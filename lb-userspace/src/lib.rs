@@ -31,9 +31,17 @@ pub mod object;
 
 pub mod datapath;
 
+pub mod node_maps;
+
+pub mod health_check;
+
 pub mod flow_gc;
 
+pub mod sock_gc;
+
 pub mod admin;
+
+pub mod check;
 
 pub mod agent;
 

@@ -1,8 +1,10 @@
-//! rtnetlink sockets: one kind to ask the kernel on, one to hear what it says of its own accord. (rtnetlink(7))
+//! rtnetlink sockets: one kind to ask the kernel on, one to hear what it says of its own accord (rtnetlink(7)); and a kind to
+//! ask about the sockets of processes.
 //!
 //! A socket is of the network namespace of the thread that opens it, and needs a tokio runtime.
 
 mod filter;
+pub(crate) mod sockets;
 
 use std::{
     io,

@@ -5,12 +5,12 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, net::IpAddr};
 
 use lb_common::ServiceKey;
 
 use crate::{
-    desired::{Desired, Identity, NodeView, compile},
+    desired::{Desired, HealthChecks, Identity, NodeSources, NodeView, compile},
     model::{ObjectKey, Store},
     render::{Document, EndpointView, endpoints},
     source::{Feed, SourceEvent},
@@ -20,7 +20,11 @@ use crate::{
 #[derive(Debug)]
 pub struct State {
     identity: Identity,
+    /// What an earlier agent has known this node by.
+    remembered: Vec<IpAddr>,
     node: NodeView,
+    /// What was heard when `node` was put together, see [`State::heard`].
+    heard: (bool, bool),
     store: Store,
     desired: Desired,
 }
@@ -38,7 +42,20 @@ impl State {
     /// Nothing yet, from this number of feeds. What the optional ones say is dispensable, see [`Store::optional`].
     pub fn new(identity: Identity, feeds: usize, optional: &[Feed]) -> Self {
         let store = optional.iter().fold(Store::new(feeds), |store, feed| store.optional(*feed));
-        Self { identity, node: NodeView::default(), store, desired: Desired::default() }
+        Self {
+            identity,
+            remembered: Vec::new(),
+            node: NodeView::default(),
+            heard: (false, false),
+            store,
+            desired: Desired::default(),
+        }
+    }
+
+    /// The same, with what an earlier agent has known this node by, see [`NodeSources::remembered`].
+    #[must_use]
+    pub fn remembering(self, remembered: Vec<IpAddr>) -> Self {
+        Self { remembered, ..self }
     }
 
     /// Takes in what a source says. The desired state follows with [`State::refresh`].
@@ -50,9 +67,17 @@ impl State {
     /// object costs what its Service costs; one of this node, what all Services do.
     pub fn refresh(&mut self) -> Vec<Change> {
         let mut touched = self.store.take_dirty();
-        if self.store.take_nodes_dirty() {
-            let node = self.store.node(&self.identity.node);
-            let node = NodeView::new(&self.identity.nodeport_addresses, node, self.store.host());
+        let heard = self.heard();
+        if self.store.take_nodes_dirty() || self.heard != heard {
+            self.heard = heard;
+            let (is_complete, is_heard) = heard;
+            let sources = NodeSources {
+                node: self.store.node(&self.identity.node),
+                host: self.store.host(),
+                remembered: if is_heard { &[] } else { &self.remembered },
+                is_awaited: !is_complete,
+            };
+            let node = NodeView::new(&self.identity.nodeport_addresses, sources);
             if self.node != node {
                 self.node = node;
                 touched.extend(self.store.services().map(|service| service.key.clone()));
@@ -67,6 +92,21 @@ impl State {
             }
         }
         changes
+    }
+
+    /// Whether the store is complete, and whether every feed has been heard.
+    fn heard(&self) -> (bool, bool) {
+        (self.store.is_complete(), self.store.is_heard())
+    }
+
+    /// What is known of this node, as of the last [`State::refresh`].
+    pub const fn node(&self) -> &NodeView {
+        &self.node
+    }
+
+    /// What is asked at health-check node ports, if that may have changed since the last call.
+    pub fn take_health_checks(&mut self) -> Option<HealthChecks> {
+        self.desired.take_health_checks()
     }
 
     /// Who we are.

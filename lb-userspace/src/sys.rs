@@ -1,5 +1,6 @@
 //! The calls of bpf(2) that aya does not offer: TCX links by interface index (aya takes names, which may belong to
-//! another interface by then), what is attached where, and the lookup of many map entries at once.
+//! another interface by then), cgroup links that can be updated, what is attached where, and the lookup of many map entries
+//! at once.
 //!
 //! The structures are the parts of `union bpf_attr` in `linux/bpf.h` that each command reads; the kernel takes the
 //! rest as zero.
@@ -71,10 +72,33 @@ pub fn tcx_link_create(program: BorrowedFd<'_>, ifindex: u32, place: TcxPlace) -
     unsafe { bpf(bpf_cmd::BPF_LINK_CREATE, &mut attr) }.map(owned)
 }
 
+/// Makes a link of a program to a cgroup (Linux 5.7), which other programs may be on too. It lives as long as a descriptor or
+/// a pin of it, or the cgroup.
+///
+/// # Errors
+/// What the kernel says: `EPERM` where somebody has put a program there that admits no other.
+pub fn cgroup_link_create(
+    program: BorrowedFd<'_>,
+    cgroup: BorrowedFd<'_>,
+    attach_type: bpf_attach_type,
+) -> io::Result<OwnedFd> {
+    #[repr(C)]
+    struct Attr {
+        prog_fd: u32,
+        target_fd: u32,
+        attach_type: u32,
+        flags: u32,
+    }
+    let mut attr =
+        Attr { prog_fd: raw(program), target_fd: raw(cgroup), attach_type: attach_type as u32, flags: 0 };
+    // SAFETY: BPF_LINK_CREATE reads the attribute only.
+    unsafe { bpf(bpf_cmd::BPF_LINK_CREATE, &mut attr) }.map(owned)
+}
+
 /// Puts another program into a link, in one step for the packets.
 ///
 /// # Errors
-/// What the kernel says: `ENOLINK` where the link's interface has gone.
+/// What the kernel says: `ENOLINK` where the link's interface or cgroup has gone.
 pub fn link_update(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
     #[repr(C)]
     struct Attr {
@@ -88,7 +112,7 @@ pub fn link_update(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<
     unsafe { bpf(bpf_cmd::BPF_LINK_UPDATE, &mut attr) }.map(drop)
 }
 
-/// Takes the link off its interface, although descriptors or pins of it remain.
+/// Takes the link off its interface or cgroup, although descriptors or pins of it remain.
 ///
 /// # Errors
 /// What the kernel says. That the interface has gone already is no error.
@@ -106,27 +130,42 @@ pub fn link_detach(link: BorrowedFd<'_>) -> io::Result<()> {
 /// # Errors
 /// What the kernel says, for instance where the descriptor is not a link.
 pub fn link_id(link: BorrowedFd<'_>) -> io::Result<u32> {
-    /// The beginning of `struct bpf_link_info`.
-    #[repr(C)]
-    #[derive(Default)]
-    struct Info {
-        link_type: u32,
-        id: u32,
-        prog_id: u32,
-        pad: u32,
-    }
+    Ok(link_info(link)?.id)
+}
+
+/// The id of the cgroup that a link is on; 0 where that has gone, or the link has been detached.
+///
+/// # Errors
+/// What the kernel says, for instance where the descriptor is not a link.
+pub fn link_cgroup(link: BorrowedFd<'_>) -> io::Result<u64> {
+    Ok(link_info(link)?.cgroup_id)
+}
+
+/// The beginning of `struct bpf_link_info`.
+#[repr(C)]
+#[derive(Default)]
+struct LinkInfo {
+    link_type: u32,
+    id: u32,
+    prog_id: u32,
+    pad: u32,
+    /// Of the link of a cgroup only.
+    cgroup_id: u64,
+}
+
+fn link_info(link: BorrowedFd<'_>) -> io::Result<LinkInfo> {
     #[repr(C)]
     struct Attr {
         bpf_fd: u32,
         info_len: u32,
         info: u64,
     }
-    let mut info = Info::default();
+    let mut info = LinkInfo::default();
     let mut attr =
-        Attr { bpf_fd: raw(link), info_len: size_of_u32::<Info>(), info: (&raw mut info).addr() as u64 };
+        Attr { bpf_fd: raw(link), info_len: size_of_u32::<LinkInfo>(), info: (&raw mut info).addr() as u64 };
     // SAFETY: the kernel writes at most `info_len` bytes to `info`, which outlives the call.
     unsafe { bpf(bpf_cmd::BPF_OBJ_GET_INFO_BY_FD, &mut attr) }?;
-    Ok(info.id)
+    Ok(info)
 }
 
 /// A TCX program on an interface.

@@ -39,3 +39,17 @@ pub const CLIENT_V6: SocketAddr = v6(1, 5, 40_000);
 pub const VIP_V6: SocketAddr = v6(0xf0, 0x50, 80);
 /// A backend of [`VIP_V6`].
 pub const BACKEND_V6: SocketAddr = v6(2, 0x22, 8080);
+
+/// A client outside the cluster.
+pub const OUTSIDER: SocketAddr = v4(203, 0, 113, 9, 40_000);
+/// This node, at a NodePort.
+pub const NODE_PORT: SocketAddr = v4(192, 168, 50, 11, 30_080);
+/// A load-balancer address.
+pub const BALANCED: SocketAddr = v4(198, 51, 100, 20, 80);
+
+/// [`OUTSIDER`] in IPv6.
+pub const OUTSIDER_V6: SocketAddr = v6(0x9999, 9, 40_000);
+/// [`NODE_PORT`] in IPv6.
+pub const NODE_PORT_V6: SocketAddr = v6(0x5000, 11, 30_080);
+/// [`BALANCED`] in IPv6.
+pub const BALANCED_V6: SocketAddr = v6(0x6000, 0x20, 80);

@@ -68,7 +68,12 @@ impl<'a> AgentNode<'a> {
     pub fn start(&self) -> Result<Agent<'_>> {
         let log = File::options().create(true).append(true).open(self.log())?;
         let mut command = self.command("run");
-        command.args(&self.arguments).stdout(log.try_clone()?).stderr(log);
+        command.args(&self.arguments);
+        if !self.arguments.iter().any(|argument| argument == "--cgroup") {
+            // By default it would be on the cgroup of every process of the machine.
+            command.args(["--socket-lb", "off"]);
+        }
+        command.stdout(log.try_clone()?).stderr(log);
         let child = command.spawn().with_context(|| self.binary.display().to_string())?;
         Ok(Agent { node: self, child })
     }
@@ -187,9 +192,8 @@ impl Agent<'_> {
     ) -> Result<AgentStatus> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            // The status is older than the document: a status that is settled belongs to no older document.
-            let last = self.status().and_then(|status| Ok((status, self.document()?)));
-            if let Ok((status, document)) = &last
+            let last = self.at_one_time();
+            if let Ok(Some((status, document))) = &last
                 && holds(status, document)
             {
                 return Ok(status.clone());
@@ -202,6 +206,14 @@ impl Agent<'_> {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// The status and the desired state that it speaks of; `None` where that has changed in between. A change may have to wait
+    /// for the one before it, so a document can be ahead of the maps that an older status calls settled.
+    fn at_one_time(&self) -> Result<Option<(AgentStatus, Document)>> {
+        let before = self.status()?.reconciler.generation;
+        let (document, status) = (self.document()?, self.status()?);
+        Ok((status.reconciler.generation == before).then_some((status, document)))
     }
 
     /// Kills it with SIGKILL and waits until it is gone.
@@ -240,7 +252,8 @@ impl Drop for Agent<'_> {
     }
 }
 
-fn is_settled(status: &AgentStatus) -> bool {
+/// Whether everything that its sources say is in the maps, and the programs are where they belong.
+pub fn is_settled(status: &AgentStatus) -> bool {
     let reconciled = &status.reconciler;
     reconciled.complete && reconciled.applied == reconciled.generation && status.attachments.complete
 }

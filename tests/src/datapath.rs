@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::Path, time::Duration};
 use anyhow::{Context, Result};
 use aya::programs::loaded_programs;
 use lb_userspace::{
-    datapath::{Attachments, Config, Datapath, Hook, Keeper, SIZABLE, Selection, TcAttach},
+    datapath::{Attachments, Config, Datapath, Hook, Keeper, SIZABLE, Selection, SocketLb, TcAttach},
     object::OBJECT,
     sys::tcx_query,
 };
@@ -29,9 +29,11 @@ pub fn config(bpf_root: &Path, tc_attach: TcAttach) -> Config {
     Config { map_sizes, ..default_config(bpf_root, tc_attach) }
 }
 
-/// Maps of the default size under `bpf_root`, for tests with thousands of connections.
+/// Maps of the default size under `bpf_root`, for tests with thousands of connections. No socket is served: that would be on
+/// the cgroup of every process of the machine.
 pub fn default_config(bpf_root: &Path, tc_attach: TcAttach) -> Config {
-    Config { bpf_root: bpf_root.to_owned(), tc_attach, ..Config::default() }
+    let bpf_root = bpf_root.to_owned();
+    Config { bpf_root, tc_attach, socket_lb: SocketLb::Off, ..Config::default() }
 }
 
 /// What is known about interfaces while a datapath is kept on them.

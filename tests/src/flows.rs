@@ -45,8 +45,11 @@ impl Datapath {
 
     /// An entry of the flow tables, and where it is.
     pub fn flow(&self, key: &FlowKey) -> Option<(Table, FlowValue)> {
-        let (table, _, value) = self.flows().into_iter().find(|(_, other, _)| other == key)?;
-        Some((table, value))
+        [Table::Settled, Table::New].into_iter().find_map(|table| {
+            let map = self.ebpf.map(table.map()).expect("both are loaded");
+            let map = HashMap::<_, FlowKey, FlowValue>::try_from(map).expect("a hash map of these types");
+            map.get(key, 0).ok().map(|value| (table, value))
+        })
     }
 
     /// Changes an entry that is there.
@@ -66,22 +69,24 @@ impl Datapath {
 /// What is in the flow tables: shown when a test fails.
 impl fmt::Debug for Datapath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (table, key, value) in self.flows() {
-            let direction = if key.direction == Direction::Forward as u8 { "forward" } else { "reply" };
-            writeln!(
-                f,
-                "{table:?} {direction} {} becomes {}: backend {} of {}, seen {:#b}, flags {:#b}, at {}",
-                ends(&key.tuple),
-                ends(&value.translated),
-                value.backend_id,
-                value.service_id,
-                value.seen,
-                value.flags,
-                value.last_seen
-            )?;
-        }
-        Ok(())
+        self.flows().iter().try_for_each(|(table, key, value)| writeln!(f, "{}", line(*table, key, value)))
     }
+}
+
+/// An entry in words.
+pub(crate) fn line(table: Table, key: &FlowKey, value: &FlowValue) -> String {
+    let direction = ["forward", "reply", "return", "outward"][usize::from(key.direction)];
+    format!(
+        "{table:?} {direction} {} becomes {}: protocol {}, backend {} of {}, seen {:#b}, flags {:#b}, at {}",
+        ends(&key.tuple),
+        ends(&value.translated),
+        key.proto,
+        value.backend_id,
+        value.service_id,
+        value.seen,
+        value.flags,
+        value.last_seen
+    )
 }
 
 fn ends(tuple: &Tuple) -> String {

@@ -26,7 +26,9 @@ impl ForeignProgram {
     /// Where the rights are missing.
     pub fn load() -> Result<Self> {
         let statistics = aya::sys::enable_stats(aya::sys::Stats::RunTime)?;
-        let program = load().context("cannot load a program (CAP_BPF)")?;
+        /// `r0 = TC_ACT_UNSPEC` and `exit`.
+        const CODE: [[u8; 8]; 2] = [[0xb7, 0, 0, 0, 0xff, 0xff, 0xff, 0xff], [0x95, 0, 0, 0, 0, 0, 0, 0]];
+        let program = load(NAME, &CODE).context("cannot load a program (CAP_BPF)")?;
         Ok(Self { program, _statistics: statistics })
     }
 
@@ -57,11 +59,8 @@ impl AsFd for ForeignProgram {
     }
 }
 
-fn load() -> io::Result<OwnedFd> {
-    const LENGTH: u32 = 2;
-    /// `r0 = TC_ACT_UNSPEC` and `exit`, as `struct bpf_insn`.
-    const CODE: [[u8; 8]; LENGTH as usize] =
-        [[0xb7, 0, 0, 0, 0xff, 0xff, 0xff, 0xff], [0x95, 0, 0, 0, 0, 0, 0, 0]];
+/// Loads a classifier from its instructions, each a `struct bpf_insn`.
+pub(crate) fn load(program_name: &str, code: &[[u8; 8]]) -> io::Result<OwnedFd> {
     /// The part of `union bpf_attr` that BPF_PROG_LOAD needs here.
     #[repr(C)]
     struct Attr {
@@ -79,11 +78,11 @@ fn load() -> io::Result<OwnedFd> {
     const BPF_PROG_LOAD: libc::c_long = 5;
     const BPF_PROG_TYPE_SCHED_CLS: u32 = 3;
     let mut name = [0; 16];
-    name[..NAME.len()].copy_from_slice(NAME.as_bytes());
+    name[..program_name.len()].copy_from_slice(program_name.as_bytes());
     let attr = Attr {
         prog_type: BPF_PROG_TYPE_SCHED_CLS,
-        insn_cnt: LENGTH,
-        insns: CODE.as_ptr() as u64,
+        insn_cnt: u32::try_from(code.len()).expect("a short program"),
+        insns: code.as_ptr() as u64,
         license: c"GPL".as_ptr() as u64,
         log_level: 0,
         log_size: 0,

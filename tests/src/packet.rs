@@ -1,22 +1,31 @@
 //! Builds packets. What a test expects comes from the same builder as what it sends, so a row of a table names the one
 //! thing that is to change.
 
+mod error;
+mod fragments;
 mod refusal;
+mod sctp;
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    net::{IpAddr, SocketAddr},
+    ops::Range,
+};
 
 use etherparse::{
     EtherType, Ethernet2Header, IpAuthHeader, IpFragOffset, IpNumber, Ipv4Header, Ipv4Options, Ipv6Header,
     Ipv6RawExtHeader, SingleVlanHeader, TcpHeader, TransportHeader, UdpHeader, VlanId,
 };
 pub use lb_common::flow::tcp::{ACK, FIN, RST, SYN};
+use lb_common::service::proto;
+
+pub use self::error::{IcmpError, Kind};
 
 /// Length of an Ethernet header without tags.
 pub const ETHERNET_LEN: usize = Ethernet2Header::LEN;
 
 const SMALL: &str = "the packets of tests are short";
 
-/// A frame that carries TCP, UDP or an echo request over IPv4 or IPv6.
+/// A frame that carries TCP, UDP, SCTP or an echo request over IPv4 or IPv6.
 #[derive(Clone, Debug)]
 pub struct Packet {
     source: SocketAddr,
@@ -36,6 +45,7 @@ pub struct Packet {
 enum Transport {
     Tcp { flags: u8, sequence: u32, acknowledgement: u32 },
     Udp,
+    Sctp,
     Echo { is_request: bool, id: u16 },
 }
 
@@ -71,6 +81,11 @@ impl Packet {
         Self { payload: payload.to_vec(), ..Self::new(source, destination, Transport::Udp) }
     }
 
+    /// An SCTP packet with these chunks, or none.
+    pub fn sctp(source: SocketAddr, destination: SocketAddr, chunks: &[u8]) -> Self {
+        Self { payload: chunks.to_vec(), ..Self::new(source, destination, Transport::Sctp) }
+    }
+
     /// An ICMP or ICMPv6 echo request; the ports are left out.
     pub fn echo_request(source: SocketAddr, destination: SocketAddr, payload: &[u8]) -> Self {
         let transport = Transport::Echo { is_request: true, id: 0x77aa };
@@ -91,6 +106,21 @@ impl Packet {
             fragment: None,
             time_to_live: 64,
             ethernet: [[2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1]],
+        }
+    }
+
+    /// Its source.
+    pub fn source(&self) -> SocketAddr {
+        self.source
+    }
+
+    /// Its protocol number, or 0 for an echo request.
+    pub fn proto(&self) -> u8 {
+        match self.transport {
+            Transport::Tcp { .. } => proto::TCP,
+            Transport::Udp => proto::UDP,
+            Transport::Sctp => proto::SCTP,
+            Transport::Echo { .. } => 0,
         }
     }
 
@@ -122,7 +152,7 @@ impl Packet {
         self
     }
 
-    /// Sets what follows the TCP or UDP header.
+    /// Sets what follows the TCP, UDP or SCTP header.
     pub fn with_payload(mut self, payload: &[u8]) -> Self {
         self.payload = payload.to_vec();
         self
@@ -136,7 +166,7 @@ impl Packet {
         self
     }
 
-    /// Sets the TCP or UDP checksum field, right or not.
+    /// Sets the TCP or UDP checksum field, right or not; of SCTP's the lower half, with zeros above.
     pub fn with_checksum(mut self, field: u16) -> Self {
         self.checksum = Some(field);
         self
@@ -178,6 +208,17 @@ impl Packet {
         if self.source.is_ipv4() { Ipv4Header::MIN_LEN + self.ip_options.len() } else { Ipv6Header::LEN }
     }
 
+    /// How long the IPv6 extension headers are.
+    pub fn extensions_len(&self) -> usize {
+        self.extension_bytes().1.len()
+    }
+
+    /// Where the IP addresses are in the frame.
+    pub fn addresses(&self) -> Range<usize> {
+        let ip = ETHERNET_LEN + 4 * self.tags.len();
+        if self.source.is_ipv4() { ip + 12..ip + 20 } else { ip + 8..ip + 40 }
+    }
+
     /// How long the headers are, from the first byte of the frame to the last of TCP or UDP.
     pub fn headers_len(&self) -> usize {
         self.bytes().len() - self.payload.len()
@@ -187,8 +228,8 @@ impl Packet {
     pub fn bytes(&self) -> Vec<u8> {
         let mut transport = self.transport_header();
         let (number, extensions) = self.extension_bytes();
-        let len = u16::try_from(extensions.len() + transport.header_len() + self.payload.len());
-        let len = len.expect(SMALL);
+        let header_len = transport.as_ref().map_or(sctp::HEADER_LEN, TransportHeader::header_len);
+        let len = u16::try_from(extensions.len() + header_len + self.payload.len()).expect(SMALL);
         let (ethertype, ip) = match (self.source.ip(), self.destination.ip()) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
                 let mut header =
@@ -205,7 +246,9 @@ impl Packet {
                 }
                 header.set_payload_len(len.into()).expect(SMALL);
                 header.header_checksum = header.calc_header_checksum();
-                transport.update_checksum_ipv4(&header, &self.payload).expect(SMALL);
+                if let Some(transport) = &mut transport {
+                    transport.update_checksum_ipv4(&header, &self.payload).expect(SMALL);
+                }
                 (EtherType::IPV4, header.to_bytes().to_vec())
             }
             (IpAddr::V6(source), IpAddr::V6(destination)) => {
@@ -217,12 +260,14 @@ impl Packet {
                     destination: destination.octets(),
                     ..Ipv6Header::default()
                 };
-                transport.update_checksum_ipv6(&header, &self.payload).expect(SMALL);
+                if let Some(transport) = &mut transport {
+                    transport.update_checksum_ipv6(&header, &self.payload).expect(SMALL);
+                }
                 (EtherType::IPV6, header.to_bytes().to_vec())
             }
             _ => unreachable!("both ends are of one family"),
         };
-        let transport = self.transport_bytes(transport);
+        let transport = transport.map_or_else(|| self.sctp_header(), |header| self.transport_bytes(header));
         [self.ethernet_bytes(ethertype), ip, extensions, transport, self.payload.clone()].concat()
     }
 
@@ -247,6 +292,7 @@ impl Packet {
         let mut next = match self.transport {
             Transport::Tcp { .. } => IpNumber::TCP,
             Transport::Udp => IpNumber::UDP,
+            Transport::Sctp => IpNumber::SCTP,
             Transport::Echo { .. } if self.source.is_ipv4() => IpNumber::ICMP,
             Transport::Echo { .. } => IpNumber::IPV6_ICMP,
         };
@@ -265,10 +311,10 @@ impl Packet {
         (next, bytes)
     }
 
-    /// The TCP or UDP header, without its checksum.
-    fn transport_header(&self) -> TransportHeader {
+    /// The header of TCP, UDP or ICMP, without its checksum; `None` for SCTP, which etherparse does not know.
+    fn transport_header(&self) -> Option<TransportHeader> {
         let (source_port, destination_port) = (self.source.port(), self.destination.port());
-        match self.transport {
+        Some(match self.transport {
             Transport::Tcp { flags, sequence, acknowledgement } => {
                 let mut header = TcpHeader::new(source_port, destination_port, sequence, 64_240);
                 header.acknowledgment_number = acknowledgement;
@@ -281,7 +327,8 @@ impl Packet {
                 TransportHeader::Udp(UdpHeader { source_port, destination_port, length, checksum: 0 })
             }
             Transport::Echo { is_request, id } => refusal::echo_header(self.source.is_ipv4(), is_request, id),
-        }
+            Transport::Sctp => return None,
+        })
     }
 
     /// The bytes of the TCP or UDP header, with the checksum that was asked for, if any was.

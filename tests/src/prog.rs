@@ -1,22 +1,26 @@
 //! Runs single packets through the compiled programs, in the kernel, with maps of the test's own
 //! (`BPF_PROG_TEST_RUN`): bytes in, bytes out, the verdict, and what was counted.
 
-use std::{collections::BTreeMap, fmt, net::SocketAddr};
+use std::{fmt, net::SocketAddr};
 
 use aya::{
     Ebpf, EbpfLoader, Pod,
-    maps::{HashMap, MapData, PerCpuArray},
+    maps::{HashMap, MapData},
     programs::{ProgramType, SchedClassifier, TestRun, TestRunOptions},
     sys::is_helper_supported,
 };
 use aya_obj::generated::bpf_func_id::BPF_FUNC_ktime_get_coarse_ns;
-use lb_common::{Verdict, maps};
-use lb_userspace::object::OBJECT;
+use lb_common::Verdict;
+use lb_userspace::{
+    datapath::{HostRouting, SIZABLE},
+    object::OBJECT,
+};
+use nix::time::ClockId;
 
-use crate::{packet::Packet, seed::Ids};
+use crate::{counters::Counters, packet::Packet, seed::Ids};
 
 /// Which program a packet meets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Hook {
     /// `tc_ingress`.
     Ingress,
@@ -31,7 +35,7 @@ pub enum Action {
     Next,
     /// `TC_ACT_SHOT`.
     Drop,
-    /// `TC_ACT_REDIRECT`: back to where it came from.
+    /// `TC_ACT_REDIRECT`: an answer back to where the packet came from, or the packet past the stack.
     Answer,
 }
 
@@ -55,6 +59,11 @@ impl Outcome {
     /// The packet went on and was counted once.
     pub fn passed(bytes: Vec<u8>, verdict: Verdict) -> Self {
         Self { action: Action::Next, bytes, counted: vec![(verdict, 1)] }
+    }
+
+    /// The packet was sent past the stack and counted once.
+    pub fn routed(bytes: Vec<u8>, verdict: Verdict) -> Self {
+        Self::answered(bytes, verdict)
     }
 
     /// The packet was replaced by an answer and counted once.
@@ -83,7 +92,9 @@ impl fmt::Debug for Outcome {
 pub struct Datapath {
     pub(crate) ebpf: Ebpf,
     pub(crate) ids: Ids,
-    counted: BTreeMap<Verdict, u64>,
+    counters: Counters,
+    clock: ClockId,
+    came_in_by: u32,
 }
 
 impl Datapath {
@@ -94,8 +105,17 @@ impl Datapath {
 
     /// Loads the programs with maps of these sizes, and small ones where none is given.
     pub fn load_with(sizes: &[(&str, u32)]) -> Self {
+        Self::load_as(sizes, HostRouting::Stack)
+    }
+
+    /// Loads the programs so that packets of flows go past the stack.
+    pub fn load_past_the_stack() -> Self {
+        Self::load_as(&[], HostRouting::Bpf)
+    }
+
+    fn load_as(sizes: &[(&str, u32)], host_routing: HostRouting) -> Self {
         let mut loader = EbpfLoader::new();
-        for name in [maps::SERVICES, maps::BACKENDS, maps::BACKEND_STATE, maps::FLOWS_NEW, maps::FLOWS] {
+        for name in SIZABLE {
             loader.map_max_entries(name, 4096);
         }
         for (name, size) in sizes {
@@ -105,7 +125,9 @@ impl Datapath {
             is_helper_supported(ProgramType::SchedClassifier, BPF_FUNC_ktime_get_coarse_ns)
                 .expect("the kernel tells");
         let coarse_clock = u32::from(has_coarse_clock);
+        let host_routing = u32::from(host_routing == HostRouting::Bpf);
         loader.override_global("COARSE_CLOCK", &coarse_clock, true);
+        loader.override_global("HOST_ROUTING", &host_routing, true);
         let mut ebpf = loader.load(OBJECT).expect("the object loads (the tests need root)");
         for name in [Hook::Ingress.program(), Hook::Egress.program()] {
             let program: &mut SchedClassifier = ebpf.program_mut(name).expect(name).try_into().expect(name);
@@ -113,7 +135,15 @@ impl Datapath {
                 panic!("the verifier refuses {name}: {error}");
             }
         }
-        Self { ebpf, ids: Ids::default(), counted: BTreeMap::new() }
+        let counters = Counters::of(&ebpf);
+        let clock = if has_coarse_clock { ClockId::CLOCK_MONOTONIC_COARSE } else { ClockId::CLOCK_MONOTONIC };
+        Self { ebpf, ids: Ids::default(), counters, clock, came_in_by: 0 }
+    }
+
+    /// What the programs take for the time: nanoseconds of `CLOCK_MONOTONIC`.
+    pub fn now(&self) -> u64 {
+        let now = std::time::Duration::from(self.clock.now().expect("there is such a clock"));
+        u64::try_from(now.as_nanos()).expect("centuries fit")
     }
 
     /// Runs a packet through a program.
@@ -125,43 +155,43 @@ impl Datapath {
     /// metadata in between, as when it meets the same hook on one device after the other.
     pub fn run_repeatedly(&mut self, hook: Hook, packet: &[u8], times: u32) -> Outcome {
         let mut out = vec![0; packet.len() + 600];
+        let context = self.context();
         let name = hook.program();
         let program: &mut SchedClassifier = self.ebpf.program_mut(name).expect(name).try_into().expect(name);
         let result = program
             .test_run(TestRunOptions {
                 data_in: Some(packet),
                 data_out: Some(&mut out),
+                ctx_in: Some(&context),
                 repeat: times,
                 ..TestRunOptions::default()
             })
             .expect("the kernel runs the program");
         out.truncate(usize::try_from(result.data_size_out).expect("a small packet"));
-        Outcome {
-            action: match result.return_value.cast_signed() {
-                -1 => Action::Next,
-                2 => Action::Drop,
-                7 => Action::Answer,
-                other => panic!("{name} returned {other}"),
-            },
-            bytes: out,
-            counted: self.count(),
-        }
+        self.outcome(result.return_value, out)
     }
 
-    /// Which counters have moved since the last time, and by how much.
-    fn count(&mut self) -> Vec<(Verdict, u64)> {
-        let map = PerCpuArray::<_, u64>::try_from(self.ebpf.map(maps::COUNTERS).expect(maps::COUNTERS))
-            .expect("a per-CPU array");
-        let packets = |verdict: &&Verdict| (**verdict as usize) < maps::COUNTERS_SIZE;
-        let mut moved = Vec::new();
-        for &verdict in Verdict::ALL.iter().filter(packets) {
-            let packets: u64 = map.get(&(verdict as u32), 0).expect("readable").iter().sum();
-            let before = self.counted.insert(verdict, packets).unwrap_or(0);
-            if packets != before {
-                moved.push((verdict, packets - before));
-            }
-        }
-        moved
+    pub(crate) fn outcome(&mut self, returned: u32, bytes: Vec<u8>) -> Outcome {
+        let action = match returned.cast_signed() {
+            -1 => Action::Next,
+            2 => Action::Drop,
+            7 => Action::Answer,
+            other => panic!("the program returned {other}"),
+        };
+        Outcome { action, bytes, counted: self.counters.moved(&self.ebpf) }
+    }
+
+    /// Lets packets come in by an interface with this index from now on, or by none for 0: then the node itself sends them.
+    pub fn come_in_by(&mut self, index: u32) {
+        self.came_in_by = index;
+    }
+
+    /// What the kernel is told of a packet, a `struct __sk_buff`.
+    pub(crate) fn context(&self) -> [u8; 192] {
+        const INGRESS_IFINDEX: usize = 36;
+        let mut context = [0; 192];
+        context[INGRESS_IFINDEX..INGRESS_IFINDEX + 4].copy_from_slice(&self.came_in_by.to_ne_bytes());
+        context
     }
 
     /// Sends a packet to a VIP, which has to come out with one of `backends` as its destination, otherwise as it was, and

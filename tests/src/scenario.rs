@@ -17,13 +17,13 @@
 use std::{collections::BTreeSet, env, fs, net::SocketAddr, path::Path};
 
 use anyhow::{Context, Result, bail, ensure};
-use lb_common::{SlotKey, addr};
+use lb_common::{SlotKey, addr, service::scope};
 use lb_userspace::{
     desired::Identity,
     maps::fake::FakeMaps,
     model::Protocol,
     reconcile::{Config, Engine},
-    render::{Document, table::endpoints_table},
+    render::{BackendView, Document, table::endpoints_table},
     source::{Event, Feed, SourceEvent, manifest},
 };
 use tempfile::TempDir;
@@ -120,14 +120,19 @@ impl Story {
     }
 
     fn assert_maps_hold(&self, document: &Document) -> Result<()> {
+        let sockets = |backends: &[BackendView]| {
+            backends.iter().map(|it| SocketAddr::new(it.address, it.port)).collect::<BTreeSet<_>>()
+        };
         let want: BTreeSet<_> = document
             .frontends
             .iter()
             .filter(|frontend| frontend.withheld.is_none())
-            .map(|frontend| {
-                let backends: BTreeSet<_> =
-                    frontend.backends.iter().map(|it| SocketAddr::new(it.address, it.port)).collect();
-                (SocketAddr::new(frontend.address, frontend.port), frontend.protocol, backends)
+            .flat_map(|frontend| {
+                let outside = Some((scope::ANY, sockets(&frontend.backends)));
+                let inside = frontend.inside_backends.as_ref().map(|it| (scope::INSIDE, sockets(it)));
+                let address = SocketAddr::new(frontend.address, frontend.port);
+                let entry = move |(scope, backends)| (address, frontend.protocol, scope, backends);
+                outside.into_iter().chain(inside).map(entry)
             })
             .collect();
         let holds = self.maps.holds();
@@ -141,7 +146,12 @@ impl Story {
                 backends.insert(SocketAddr::new(addr::to_ip(&backend.address), backend.port));
             }
             let protocol = Protocol::from_number(key.proto).context("a protocol that there is not")?;
-            held.insert((SocketAddr::new(addr::to_ip(&key.address), key.port), protocol, backends));
+            held.insert((
+                SocketAddr::new(addr::to_ip(&key.address), key.port),
+                protocol,
+                key.scope,
+                backends,
+            ));
         }
         ensure!(held == want, "the maps hold {held:#?}\nand not {want:#?}");
         Ok(())
@@ -150,5 +160,6 @@ impl Story {
 
 fn start(maps: &FakeMaps) -> Result<Engine> {
     let identity = Identity::of(NODE);
-    Ok(Engine::start(Box::new(maps.clone()), Config { identity, feeds: 1, optional: Vec::new() })?)
+    let config = Config { identity, feeds: 1, optional: Vec::new(), remembered: Vec::new() };
+    Ok(Engine::start(Box::new(maps.clone()), config)?)
 }

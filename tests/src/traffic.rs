@@ -4,13 +4,18 @@ use std::{
     collections::BTreeMap,
     io::{self, ErrorKind, Read, Write},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket},
+    os::fd::AsRawFd,
     sync::atomic::{AtomicBool, Ordering},
     thread::JoinHandle,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail, ensure};
-use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, setsockopt, socket, sockopt};
+use nix::errno::Errno;
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockProtocol, SockType, SockaddrStorage, bind, connect, setsockopt, socket,
+    sockopt,
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, UdpSocket as AsyncUdpSocket},
@@ -25,20 +30,24 @@ pub const TIMEOUT: Duration = Duration::from_secs(3);
 /// What clients send.
 const QUESTION: &[u8] = b"who?";
 
-/// A server on a host. To every TCP segment and every datagram it answers with the host's role. Stops when dropped.
+/// A server on a host. Stops when dropped.
 #[derive(Debug)]
-pub struct NameServer {
+pub struct Server {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl NameServer {
-    /// Listens on `port`, TCP and UDP, on every address of both families.
+impl Server {
+    /// Listens on `port`, TCP and UDP, on every address of both families, and serves both.
     ///
     /// # Errors
     /// Where the port is taken.
-    pub fn start(host: &Namespace, port: u16) -> Result<Self> {
-        let name = host.role().to_owned();
+    pub fn start<T: Future<Output = ()>, U: Future<Output = ()>>(
+        host: &Namespace,
+        port: u16,
+        serve_tcp: impl FnOnce(TcpListener) -> T + Send + 'static,
+        serve_udp: impl FnOnce(AsyncUdpSocket) -> U + Send + 'static,
+    ) -> Result<Self> {
         let (stop, stopped) = oneshot::channel();
         let (started, start) = std::sync::mpsc::channel();
         let thread = host.spawn(move || async move {
@@ -49,8 +58,8 @@ impl NameServer {
                 Ok((listener, socket)) => {
                     let _ = started.send(Ok(()));
                     tokio::select! {
-                        () = serve_tcp(listener, &name) => {}
-                        () = serve_udp(socket, &name) => {}
+                        () = serve_tcp(listener) => {}
+                        () = serve_udp(socket) => {}
                         _ = stopped => {}
                     }
                 }
@@ -64,7 +73,7 @@ impl NameServer {
     }
 }
 
-impl Drop for NameServer {
+impl Drop for Server {
     fn drop(&mut self) {
         drop(self.stop.take());
         // Its panic is reported by its own thread; a second one in a destructor would abort the test run.
@@ -72,9 +81,50 @@ impl Drop for NameServer {
     }
 }
 
-async fn serve_tcp(listener: TcpListener, name: &str) {
-    while let Ok((mut stream, _)) = listener.accept().await {
-        let name = name.to_owned();
+/// A server that answers to every TCP segment and every datagram with the host's role.
+#[derive(Debug)]
+pub struct NameServer {
+    _server: Server,
+}
+
+impl NameServer {
+    /// Listens on `port`, TCP and UDP, on every address of both families.
+    ///
+    /// # Errors
+    /// Where the port is taken.
+    pub fn start(host: &Namespace, port: u16) -> Result<Self> {
+        let name = host.role().to_owned();
+        Self::start_telling(host, port, move |_| name.clone())
+    }
+
+    /// The same, and each answer also names the address that the question came from: `NAME ADDRESS`.
+    ///
+    /// # Errors
+    /// Where the port is taken.
+    pub fn start_naming_clients(host: &Namespace, port: u16) -> Result<Self> {
+        let name = host.role().to_owned();
+        Self::start_telling(host, port, move |client| format!("{name} {}", client.ip().to_canonical()))
+    }
+
+    fn start_telling(
+        host: &Namespace,
+        port: u16,
+        answer: impl Fn(SocketAddr) -> String + Clone + Send + 'static,
+    ) -> Result<Self> {
+        let same = answer.clone();
+        let server = Server::start(
+            host,
+            port,
+            async move |listener| serve_tcp(listener, &answer).await,
+            async move |socket| serve_udp(socket, &same).await,
+        )?;
+        Ok(Self { _server: server })
+    }
+}
+
+async fn serve_tcp(listener: TcpListener, answer: &impl Fn(SocketAddr) -> String) {
+    while let Ok((mut stream, client)) = listener.accept().await {
+        let name = answer(client);
         tokio::spawn(async move {
             let mut question = [0; 256];
             while matches!(stream.read(&mut question).await, Ok(1..)) {
@@ -86,12 +136,12 @@ async fn serve_tcp(listener: TcpListener, name: &str) {
     }
 }
 
-async fn serve_udp(socket: AsyncUdpSocket, name: &str) {
+async fn serve_udp(socket: AsyncUdpSocket, answer: &impl Fn(SocketAddr) -> String) {
     let mut question = [0; 2048];
     // An ICMP error for an earlier answer arrives as an error of the next call.
     loop {
         if let Ok((_, client)) = socket.recv_from(&mut question).await {
-            let _ = socket.send_to(name.as_bytes(), client).await;
+            let _ = socket.send_to(answer(client).as_bytes(), client).await;
         }
     }
 }
@@ -179,6 +229,33 @@ pub fn ask_tcp(from: &Namespace, to: SocketAddr, times: usize) -> Answers {
         Answers::ask(times, || {
             let stream = TcpStream::connect_timeout(&to, TIMEOUT)?;
             stream.set_read_timeout(Some(TIMEOUT))?;
+            Connection(stream).ask()
+        })
+    })
+}
+
+/// Opens `times` TCP connections from one port, one after the other, and asks each for the server's name. Each is closed by
+/// RST, so that the port is free for the next.
+pub fn ask_tcp_from(from: &Namespace, source: SocketAddr, to: SocketAddr, times: usize) -> Answers {
+    from.run(|| {
+        Answers::ask(times, || {
+            let family = if to.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+            let flags = SockFlag::SOCK_CLOEXEC;
+            let stream = TcpStream::from(socket(family, SockType::Stream, flags, None)?);
+            setsockopt(&stream, sockopt::ReuseAddr, &true)?;
+            setsockopt(&stream, sockopt::Linger, &libc::linger { l_onoff: 1, l_linger: 0 })?;
+            // connect(2) gives up after the time to send.
+            stream.set_write_timeout(Some(TIMEOUT))?;
+            stream.set_read_timeout(Some(TIMEOUT))?;
+            bind(stream.as_raw_fd(), &SockaddrStorage::from(source))?;
+            // A process that is being started just then holds the descriptor of the connection before for a moment.
+            let deadline = Instant::now() + TIMEOUT;
+            while let Err(error) = connect(stream.as_raw_fd(), &SockaddrStorage::from(to)) {
+                if error != Errno::EADDRNOTAVAIL || Instant::now() > deadline {
+                    return Err(error.into());
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
             Connection(stream).ask()
         })
     })

@@ -24,7 +24,7 @@ const BINARY: &str = env!("CARGO_BIN_EXE_agent-under-test");
 const SERVICES: usize = 10_000;
 const SLICES: usize = 5_000;
 const ENDPOINTS: usize = 100;
-const RELISTS: usize = 5;
+const RELISTS: usize = 6;
 
 fn address(net: u8, number: usize) -> Ipv4Addr {
     let [_, a, b, c] = u32::try_from(number + 1).unwrap().to_be_bytes();
@@ -153,7 +153,9 @@ fn b68_a_list_of_a_big_cluster_takes_less_than_as_much_memory_again_and_leaves_n
     for (peak, _) in &rows {
         assert!(*peak < 2 * steady, "steady {steady} KiB, then (peak, steady) {rows:?}");
     }
-    // A tenth is the noise of the allocator.
-    let (second, last) = (rows[1], rows[RELISTS - 1]);
-    assert!(last.0 * 10 <= second.0 * 11 && last.1 * 10 <= second.1 * 11, "it grows: {rows:?}");
+    // A tenth is the noise of the allocator, where pages that are to be given back are so by and by: what is left behind is in
+    // every later figure, so the smaller of the last two shows it.
+    let (second, [before_last, last]) = (rows[1], [rows[RELISTS - 2], rows[RELISTS - 1]]);
+    let (peak, rest) = (last.0.min(before_last.0), last.1.min(before_last.1));
+    assert!(peak * 10 <= second.0 * 11 && rest * 10 <= second.1 * 11, "it grows: {rows:?}");
 }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use aya_obj::{Map, Object, btf::BtfKind};
 use lb_common::{
-    BackendState, BackendValue, FlowKey, FlowValue, ServiceKey, ServiceValue, Settings, SlotKey, maps,
+    AffinityKey, AffinityValue, BackendState, BackendValue, FlowKey, FlowValue, FragmentKey, FragmentValue,
+    LinkValue, NodeValue, ServiceKey, ServiceValue, Settings, SlotKey, SocketKey, SocketValue, SourceKey,
+    maps,
 };
 use lb_userspace::object::OBJECT;
 
@@ -21,6 +23,12 @@ fn every_map_has_the_sizes_of_its_types() {
         (maps::BACKEND_STATE, (sizes::<u32, BackendState>(), maps::BACKEND_STATE_SIZE)),
         (maps::FLOWS_NEW, (sizes::<FlowKey, FlowValue>(), maps::FLOWS_SIZE)),
         (maps::FLOWS, (sizes::<FlowKey, FlowValue>(), maps::FLOWS_SIZE)),
+        (maps::AFFINITY, (sizes::<AffinityKey, AffinityValue>(), maps::AFFINITY_SIZE)),
+        (maps::FRAGMENTS, (sizes::<FragmentKey, FragmentValue>(), maps::FRAGMENTS_SIZE)),
+        (maps::SOURCE_RANGES, (sizes::<(u32, SourceKey), u32>(), maps::SOURCE_RANGES_SIZE)),
+        (maps::NODE, (sizes::<u32, NodeValue>(), 1)),
+        (maps::LINKS, (sizes::<u32, LinkValue>(), maps::LINKS_SIZE)),
+        (maps::SOCKETS, (sizes::<SocketKey, SocketValue>(), maps::SOCKETS_SIZE)),
         (maps::SETTINGS, (sizes::<u32, Settings>(), 1)),
         (maps::COUNTERS, (sizes::<u32, u64>(), maps::COUNTERS_SIZE)),
     ]);
@@ -47,9 +55,19 @@ fn every_map_can_be_dumped_with_the_names_of_its_fields() {
         let Map::Btf(map) = &object.maps[name] else { panic!("{name} has no BTF") };
         assert_ne!((map.def.btf_key_type_id, map.def.btf_value_type_id), (0, 0), "{name}");
     }
-    for name in
-        ["ServiceKey", "ServiceValue", "BackendSet", "SlotKey", "BackendValue", "FlowKey", "FlowValue"]
-    {
+    for name in [
+        "ServiceKey",
+        "ServiceValue",
+        "BackendSet",
+        "SlotKey",
+        "BackendValue",
+        "FlowKey",
+        "FlowValue",
+        "AffinityKey",
+        "AffinityValue",
+        "SocketKey",
+        "SocketValue",
+    ] {
         btf.id_by_type_name_kind(name, BtfKind::Struct).unwrap_or_else(|error| panic!("{name}: {error}"));
     }
 }

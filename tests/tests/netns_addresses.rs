@@ -137,8 +137,8 @@ impl Listener {
 
     async fn until(&mut self, addresses: &[&str], primary: &[&str]) {
         let ips = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<IpAddr>>();
-        let want = Host { addresses: ips(addresses), primary: ips(primary) };
-        while self.host != want {
+        let want = (ips(addresses), ips(primary));
+        while (&self.host.addresses, &self.host.primary) != (&want.0, &want.1) {
             self.next().await;
         }
     }

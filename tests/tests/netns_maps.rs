@@ -5,7 +5,7 @@ use lb_common::{
     Verdict,
     addr::from_v4,
     backend::state,
-    flow::{Direction, SECOND, Tuple, seen},
+    flow::{Direction, SECOND, Tuple, flags::SOURCE_NAT, seen},
     maps,
     service::{proto, scope},
     settings::flags,
@@ -18,7 +18,7 @@ use lb_userspace::{
     clock,
     datapath::{Datapath, TcAttach},
     flow_gc::{FlowGc, Removed},
-    maps::{BpfMaps, LbMaps, MapError, Op, PinnedMaps, SettingsMap, Table},
+    maps::{BpfMaps, LbMaps, MapError, Op, PinnedMaps, SettingsMap, SourceRange, Table},
     object::OBJECT,
 };
 use std::time::Duration;
@@ -87,6 +87,43 @@ fn a_full_map_is_named_with_its_size_and_keeps_what_it_has() {
     );
     maps.apply(&Op::PutState(0, ACTIVE)).unwrap();
     assert_eq!(maps.snapshot().unwrap().states.len(), MAP_SIZE as usize);
+}
+
+#[test]
+fn source_ranges_are_read_back_as_they_were_written_and_a_full_trie_says_so() {
+    let root = BpfRoot::new().unwrap();
+    let datapath = Datapath::open(OBJECT, &config(root.path(), TcAttach::Tcx)).unwrap();
+    let mut maps = BpfMaps::open(datapath.folder()).unwrap();
+    let range = |service_id, client, bits| SourceRange { service_id, client, bits };
+    let v4 = from_v4([192, 0, 2, 0]);
+    let ranges = [
+        range(1, v4, 120),
+        range(1, v4, 128),
+        range(1, [0; 16], 0),
+        range(2, v4, 120),
+        range(u32::MAX, from_v4([0; 4]), 96),
+    ];
+    for op in ranges.map(Op::PutRange) {
+        maps.apply(&op).unwrap();
+        maps.apply(&op).unwrap();
+    }
+    assert_eq!(maps.snapshot().unwrap().ranges, ranges.into());
+    for _ in 0..2 {
+        maps.apply(&Op::DeleteRange(ranges[1])).unwrap();
+    }
+    assert_eq!(maps.snapshot().unwrap().ranges.len(), ranges.len() - 1);
+    let numbered = |number: u32| Op::PutRange(range(3, from_v4(number.to_be_bytes()), 128));
+    for number in 0..MAP_SIZE - 4 {
+        maps.apply(&numbered(number)).unwrap();
+    }
+    let full = maps.apply(&numbered(MAP_SIZE));
+    assert!(
+        matches!(full, Err(MapError::Full { map: maps::SOURCE_RANGES, max_entries: MAP_SIZE })),
+        "{full:?}"
+    );
+    maps.apply(&Op::DeleteRange(ranges[0])).unwrap();
+    maps.apply(&numbered(MAP_SIZE)).unwrap();
+    assert_eq!(maps.snapshot().unwrap().ranges.len(), MAP_SIZE as usize);
 }
 
 #[test]
@@ -164,6 +201,25 @@ fn flow(client_port: u16, forward_seen: u8, reply_seen: u8, last_seen: u64) -> [
     ]
 }
 
+/// The entries of such a flow when `port` of the node stands for its client; the latter two are as old as `chosen`.
+fn flow_with_source_nat(
+    client_port: u16,
+    [forward_seen, reply_seen]: [u8; 2],
+    last_seen: u64,
+    port: u16,
+    chosen: u64,
+) -> [(FlowKey, FlowValue); 4] {
+    let [mut forward, mut reply] = flow(client_port, forward_seen, reply_seen, last_seen);
+    (forward.1.flags, reply.1.flags) = (SOURCE_NAT, SOURCE_NAT);
+    let to_backend = forward.1.translated;
+    let from_node = Tuple { source: from_v4([192, 168, 50, 11]), source_port: port, ..to_backend };
+    let value = |translated| FlowValue { last_seen: chosen, translated, seen: 0, ..forward.1 };
+    let outward = (FlowKey::new(to_backend, VIP.proto, Direction::Outward), value(from_node));
+    let back =
+        (FlowKey::new(from_node.reversed(), VIP.proto, Direction::Return), value(to_backend.reversed()));
+    [forward, reply, outward, back]
+}
+
 const HOUR: u64 = 3600 * SECOND;
 /// The time of the last packet of flows that have been silent for long.
 const LONG_AGO: u64 = SECOND;
@@ -239,6 +295,52 @@ fn flows_that_have_ended_go_with_both_entries_wherever_these_are_and_others_stay
 
     let again = tables.gc.round(NOW, REMOVALS, usize::MAX).unwrap().unwrap();
     assert_eq!((again.removed, again.entries), (pass.removed, 6));
+}
+
+#[test]
+fn a_port_that_stands_for_a_client_is_free_when_its_flow_ends_and_not_before() {
+    let mut tables = Flows::new().unwrap();
+    let [forward, reply] = ESTABLISHED;
+    let closed =
+        flow_with_source_nat(1, [forward | seen::FIN, reply | seen::FIN], LONG_AGO, 61_001, LONG_AGO);
+    let established = flow_with_source_nat(2, ESTABLISHED, LONG_AGO, 61_002, LONG_AGO);
+    let unanswered = flow_with_source_nat(3, [seen::ANY, 0], LONG_AGO, 61_003, LONG_AGO);
+    let without_flow = flow_with_source_nat(4, ESTABLISHED, LONG_AGO, 61_004, LONG_AGO);
+    let alone = flow_with_source_nat(5, ESTABLISHED, LONG_AGO, 61_005, LONG_AGO);
+    let being_made = flow_with_source_nat(6, ESTABLISHED, NOW, 61_006, NOW);
+    let forward_evicted = flow_with_source_nat(7, ESTABLISHED, LONG_AGO, 61_007, LONG_AGO);
+    // Of a flow that another one has since followed, without source NAT.
+    let followed = flow_with_source_nat(8, ESTABLISHED, LONG_AGO, 61_008, LONG_AGO);
+    let follower = flow(8, forward, reply, NOW);
+    for (key, value) in closed.iter().chain(&established) {
+        tables.flows.put(key, value).unwrap();
+    }
+    let in_new = unanswered
+        .iter()
+        .chain(&without_flow[2..])
+        .chain(&alone[3..])
+        .chain(&being_made[3..])
+        .chain(&forward_evicted[1..])
+        .chain(&follower)
+        .chain(&followed[2..]);
+    for (key, value) in in_new {
+        tables.flows_new.put(key, value).unwrap();
+    }
+
+    let pass = tables.gc.round(NOW, REMOVALS, usize::MAX).unwrap().unwrap();
+    assert_eq!(pass.removed, Removed { closed: 1, unanswered: 2, idle: 0 });
+    let left = |table: &Table<FlowKey, FlowValue>| {
+        let mut keys: Vec<_> = table.iter().map(|entry| entry.unwrap().0).collect();
+        keys.sort_unstable();
+        keys
+    };
+    let keys = |entries: &[(FlowKey, FlowValue)]| {
+        let mut keys: Vec<_> = entries.iter().map(|(key, _)| *key).collect();
+        keys.sort_unstable();
+        keys
+    };
+    assert_eq!(left(&tables.flows), keys(&established));
+    assert_eq!(left(&tables.flows_new), keys(&[follower[0], follower[1], being_made[3]]));
 }
 
 #[test]

@@ -6,11 +6,11 @@
 
 use std::{
     io::ErrorKind,
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
     time::Duration,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use lb_common::{
     BackendSet, BackendState, BackendValue, ServiceKey, ServiceValue, SlotKey,
@@ -80,7 +80,8 @@ impl World {
             let set = BackendSet { block, count: u16::from(usable), local: 0 };
             for proto in [proto::TCP, proto::UDP] {
                 let key = ServiceKey { address: from_ip(vip), port: PORT, proto, scope: scope::ANY };
-                let value = ServiceValue { set, service_id: block, ..ServiceValue::default() };
+                let flags = flags::CLUSTER_IP;
+                let value = ServiceValue { set, service_id: block, flags, ..ServiceValue::default() };
                 self.maps.apply(&Op::PutService(key, value))?;
             }
             let flags = if usable { flags::CLUSTER_IP | flags::USABLE } else { flags::CLUSTER_IP };
@@ -157,11 +158,24 @@ fn b26_an_unknown_port_is_refused_and_a_ping_answered_and_nothing_leaves_the_nod
             ping(client, vip).with_context(|| format!("{}: ping of {vip}", client.role())).unwrap();
         }
     }
+    nothing_left(&world, &seen).unwrap();
+}
+
+/// A kernel's own client, or any client where sockets are not served.
+#[test]
+fn b29_a_client_on_the_node_that_is_not_served_at_its_socket_is_refused_and_nothing_leaves_the_node() {
+    let mut world = World::new(shapes::routed, TcAttach::Auto).unwrap();
+    world.serve(true).unwrap();
+    let seen = FrameSocket::open(&world.upstream, "eth0").unwrap();
+    refused(&world.shape.nodes[0], PORT);
+    nothing_left(&world, &seen).unwrap();
+}
+
+/// That no packet to a VIP has come to where `seen` listens.
+fn nothing_left(world: &World, seen: &FrameSocket) -> Result<()> {
     // Comes after all that, so what was sent before has been seen by then.
-    let stranger = SocketAddr::new("10.96.200.1".parse().unwrap(), UNKNOWN_PORT);
-    world.shape.client.host.run(|| {
-        std::net::UdpSocket::bind("0.0.0.0:0").unwrap().send_to(b"x", stranger).unwrap();
-    });
+    let stranger = SocketAddr::new(Ipv4Addr::new(10, 96, 200, 1).into(), UNKNOWN_PORT);
+    world.shape.client.host.run(|| UdpSocket::bind("0.0.0.0:0")?.send_to(b"x", stranger))?;
     let is_to = |frame: &[u8], wanted: &[IpAddr]| {
         let destination = match SlicedPacket::from_ethernet(frame).ok().and_then(|packet| packet.net) {
             Some(NetSlice::Ipv4(ip)) => ip.header().destination_addr().into(),
@@ -171,8 +185,9 @@ fn b26_an_unknown_port_is_refused_and_a_ping_answered_and_nothing_leaves_the_nod
         wanted.contains(&destination)
     };
     let vips_and_stranger = [VIPS[0], VIPS[1], stranger.ip()];
-    let first = seen.receive(Duration::from_secs(3), |frame| is_to(frame, &vips_and_stranger)).unwrap();
-    assert!(is_to(&first, &[stranger.ip()]), "a packet to a VIP has left the node: {first:02x?}");
+    let first = seen.receive(Duration::from_secs(3), |frame| is_to(frame, &vips_and_stranger))?;
+    ensure!(is_to(&first, &[stranger.ip()]), "a packet to a VIP has left the node: {first:02x?}");
+    Ok(())
 }
 
 /// On an uplink that listens in on its network, a packet to a VIP that is on its way to another node is that node's.

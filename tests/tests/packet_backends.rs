@@ -116,6 +116,23 @@ fn b36_without_backends_connections_go_on_and_new_ones_are_refused() {
     datapath.to_backend(&segment(ACK), Verdict::FlowContinued, &[BACKEND_1]);
 }
 
+/// A kubelet that restarts calls pods with probes not ready for a moment.
+#[test]
+fn b18_a_backend_that_is_not_ready_for_a_moment_keeps_its_connections() {
+    let mut datapath = serving(&[BACKEND_1]);
+    establish(&mut datapath, CLIENT, &[BACKEND_1]);
+    datapath.serve(tcp(VIP), &[]);
+    datapath.retire(tcp(VIP), BACKEND_1);
+    datapath.to_backend(&segment(ACK), Verdict::FlowContinued, &[BACKEND_1]);
+    datapath.from_vip(&segment_of(BACKEND_1, ACK), VIP);
+    let other = Packet::tcp(CLIENT_UDP, VIP, SYN);
+    datapath.refused(&other, Verdict::NoBackend);
+    datapath.serve(tcp(VIP), &[BACKEND_1]);
+    datapath.to_backend(&segment(ACK), Verdict::FlowContinued, &[BACKEND_1]);
+    datapath.to_backend(&other, Verdict::FlowCreated, &[BACKEND_1]);
+    datapath.from_vip(&segment_of(BACKEND_1, ACK), VIP);
+}
+
 #[test]
 fn udp_stays_while_its_backend_serves_and_moves_when_it_has_gone() {
     let mut datapath = serving(&[BACKEND_1]);
@@ -160,7 +177,7 @@ fn connections_of_a_removed_frontend_go_on_while_the_agent_says_that_there_are_s
     datapath.to_backend(&segment(ACK), Verdict::FlowContinued, &[BACKEND_1]);
     datapath.from_vip(&segment_of(BACKEND_1, ACK), VIP);
     let fragment = segment(ACK).fragment(0, true);
-    datapath.dropped(&fragment, Verdict::FragmentUnsupported);
+    datapath.to_backend(&fragment, Verdict::FlowContinued, &[BACKEND_1]);
     datapath.untouched(&segment(SYN));
     datapath.untouched(&datagram());
     datapath.untouched(&Packet::tcp(CLIENT_UDP, VIP, ACK));

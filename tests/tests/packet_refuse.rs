@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use aya::util::KernelVersion;
 use etherparse::EtherType;
-use lb_common::{Prefix, Settings, Verdict, addr::from_ip};
+use lb_common::{Prefix, Settings, Verdict, addr::from_ip, service::flags};
 use lb_tests::{
     addrs::*,
     packet::{ACK, Extension, FIN, Packet, RST, SYN},
@@ -365,7 +365,15 @@ fn what_the_node_sends_to_a_vip_is_refused_when_it_leaves() {
         datapath.run(Hook::Egress, &ping.bytes()),
         Outcome::answered(ping.echo_reply(), Verdict::EchoAnswered)
     );
-    for packet in [syn, Packet::tcp(CLIENT, STRANGER, SYN)] {
+    // One with an endpoint is not the node's to forward either: its clients are served at their sockets' calls.
+    datapath.add_flags(tcp(VIP), flags::CLUSTER_IP);
+    for packet in [&syn, &Packet::tcp(CLIENT, VIP, ACK)] {
+        let want = Outcome::answered(packet.refusal(), Verdict::NodeUntranslated);
+        assert_eq!(datapath.run(Hook::Egress, &packet.bytes()), want);
+    }
+    // An address that is no ClusterIP is somebody else's too.
+    datapath.serve(tcp(OTHER_VIP), &[BACKEND_1]);
+    for packet in [Packet::tcp(CLIENT, OTHER_VIP, SYN), Packet::tcp(CLIENT, STRANGER, SYN)] {
         let bytes = packet.bytes();
         assert_eq!(datapath.run(Hook::Egress, &bytes), Outcome::untouched(bytes));
     }

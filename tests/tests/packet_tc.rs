@@ -78,7 +78,7 @@ fn b51_the_worked_vectors_byte_for_byte() {
 }
 
 #[test]
-fn both_directions_of_every_protocol_and_encapsulation() {
+fn b52_b53_both_directions_of_every_protocol_and_encapsulation() {
     const IP_OPTION: [u8; 4] = [0x94, 4, 0, 0];
     let v4: (SocketAddr, SocketAddr, SocketAddr) = (CLIENT, VIP, BACKEND_2);
     let v6 = (CLIENT_V6, VIP_V6, BACKEND_V6);
@@ -129,6 +129,29 @@ fn both_directions_of_every_protocol_and_encapsulation() {
     }
 }
 
+/// As on the parent of a VLAN device and then on that, in either direction.
+#[test]
+fn b52_a_tagged_frame_that_meets_a_hook_twice_is_translated_once_and_keeps_its_tags() {
+    let mut datapath = Datapath::load();
+    for (client, vip, backend) in [(CLIENT, VIP, BACKEND_2), (CLIENT_V6, VIP_V6, BACKEND_V6)] {
+        datapath.serve(tcp(vip), &[backend]);
+        for tags in 0..3 {
+            let tag =
+                |packet| (0..tags).fold(packet, |it: Packet, _| it.tagged(EtherType::VLAN_TAGGED_FRAME));
+            let client = SocketAddr::new(client.ip(), 1000 + tags);
+            let (syn, reply) =
+                (tag(Packet::tcp(client, vip, SYN)), tag(Packet::tcp(backend, client, SYN | ACK)));
+            for (hook, before, after, verdict) in [
+                (Hook::Ingress, &syn, syn.to(backend), Verdict::FlowCreated),
+                (Hook::Egress, &reply, reply.from(vip), Verdict::ReplyRestored),
+            ] {
+                let outcome = datapath.run_repeatedly(hook, &before.bytes(), 2);
+                assert_eq!(outcome, Outcome::passed(after.bytes(), verdict), "{tags} tags, {hook:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn the_sum_that_receiving_hardware_made_stays_that_of_the_packet() {
     if KernelVersion::current().unwrap() < KernelVersion::new(6, 18, 0) {
@@ -139,12 +162,17 @@ fn the_sum_that_receiving_hardware_made_stays_that_of_the_packet() {
     for (client, vip, backend) in [(CLIENT, VIP, BACKEND_2), (CLIENT_V6, VIP_V6, BACKEND_V6)] {
         datapath.serve(tcp(vip), &[backend]);
         datapath.serve(udp(vip), &[backend]);
-        let rows = [
+        let mut rows = vec![
             (Hook::Ingress, Packet::tcp(client, vip, SYN), Packet::tcp(client, backend, SYN)),
             (Hook::Egress, Packet::tcp(backend, client, ACK), Packet::tcp(vip, client, ACK)),
             (Hook::Ingress, Packet::udp(client, vip, b"ask"), Packet::udp(client, backend, b"ask")),
             (Hook::Egress, Packet::udp(backend, client, b"answer"), Packet::udp(vip, client, b"answer")),
         ];
+        if client.is_ipv4() {
+            let unchecked = |from, to| Packet::udp(from, to, b"unchecked").with_checksum(0);
+            rows.push((Hook::Ingress, unchecked(client, vip), unchecked(client, backend)));
+            rows.push((Hook::Egress, unchecked(backend, client), unchecked(vip, client)));
+        }
         for (hook, before, after) in rows {
             match run_with_received_sum(&datapath, hook, &before.bytes()) {
                 Ok(bytes) => assert_eq!(bytes, after.bytes(), "{before:?}"),

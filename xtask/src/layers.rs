@@ -96,14 +96,14 @@ const RULES: &[Rule] = &[
     },
     Rule {
         root: PROGRAMS,
-        modules: &["lookup", "nat", "flow", "icmp", "fib"],
+        modules: &["lookup", "nat", "flow", "icmp", "fragment", "fib"],
         except: &[],
         forbidden: &["crate::tc", "crate::xdp", "crate::sock"],
         because: "hooks use the steps, not the other way round",
     },
     Rule {
         root: PROGRAMS,
-        modules: &["packet", "ctx", "maps", "settings", "count"],
+        modules: &["packet", "ip", "ctx", "maps", "settings", "count"],
         except: &[],
         forbidden: &[
             "crate::tc",

@@ -9,6 +9,7 @@ mod layers;
 mod lint;
 mod setup;
 mod test;
+mod vm;
 
 use std::process::ExitCode;
 
@@ -35,6 +36,8 @@ enum Verb {
     Lint,
     /// Run what CI runs: set up, build, lint and every test
     Test(test::Args),
+    /// Boot Debian's kernels in virtual machines, and load the programs and send traffic in each
+    Vm(vm::Args),
 }
 
 fn main() -> ExitCode {
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
         Verb::Bench(args) => bench::run(&args),
         Verb::Lint => lint::run().map(|()| ExitCode::SUCCESS),
         Verb::Test(args) => test::run(&args),
+        Verb::Vm(args) => vm::run(&args),
     };
     done.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

@@ -1,7 +1,9 @@
 //! `cargo xtask setup`
 
+mod apt;
 mod apt_sources;
 mod debian;
+mod kernel;
 mod linker;
 mod rust_src;
 mod tools;
@@ -10,7 +12,8 @@ use anyhow::Result;
 
 use crate::bpf::{Places, Toolchain};
 
-pub(crate) use tools::{missing as missing_tools, uid};
+pub(crate) use kernel::unpack as unpack_kernel;
+pub(crate) use tools::{bring as bring_tools, missing as missing_tools, uid};
 
 /// Brings everything that the build and the tests need. Only the tools go into the system, and only as root.
 pub(crate) fn run() -> Result<()> {

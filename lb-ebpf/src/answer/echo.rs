@@ -7,11 +7,10 @@ use lb_common::{
 };
 
 use super::frame;
-use crate::packet::Packet;
+use crate::{nat::V4_CHECKSUM, packet::Packet};
 
 /// Where fields lie in the headers.
 const V4_TIME_TO_LIVE: u32 = 8;
-const V4_CHECKSUM: u32 = 10;
 const V4_ADDRESSES: u32 = 12;
 const V6_HOP_LIMIT: u32 = 7;
 const V6_ADDRESSES: u32 = 8;

@@ -14,7 +14,8 @@ use crate::{
     count::End,
     fib,
     maps::{ERRORS_DUE, PACKET},
-    mark, settings,
+    mark::{self, Mark},
+    settings,
 };
 
 /// Makes the answer to a packet, if that is how it is to end.
@@ -55,7 +56,7 @@ fn answer(ctx: &TcContext, verdict: Verdict) -> End {
         return Some(Verdict::RewriteFailed);
     }
     // The egress has nothing to do with it.
-    mark::set(ctx);
+    mark::set(ctx, Mark::Done);
     Some(verdict)
 }
 

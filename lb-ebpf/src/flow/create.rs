@@ -1,42 +1,50 @@
 //! New flows. Each needs a reply key of its own, or it would get another flow's replies.
 
 use aya_ebpf::bindings::{BPF_ANY, BPF_NOEXIST};
-use lb_common::{BackendValue, Direction, FlowKey, FlowValue, Tuple, Verdict, flow};
+use lb_common::{
+    BackendValue, Direction, FlowKey, FlowValue, Tuple, Verdict,
+    flow::{self, flags},
+};
 
 use super::{EXISTS, Entry, Table, remove};
 use crate::{
     maps::{FLOWS, FLOWS_NEW},
-    nat::Endpoint,
     packet::Packet,
 };
 
-/// Records a new flow from the packet's client to a backend, reply entry first. `replaces`: the packet has a flow, which
-/// ends with this. The error: another live flow has the reply key, or there is no room.
+/// Records a new flow from the packet's client to a backend, reply entry first. `has_source_nat`: the backend is not to see
+/// the client. `replaces`: the packet has a flow, which ends with this. The error: another live flow has the reply key, or there is no room.
 #[inline(always)]
 pub(crate) fn create(
     packet: &Packet,
     backend: &BackendValue,
     service_id: u32,
+    has_source_nat: bool,
     replaces: bool,
     now: u64,
-) -> Result<Endpoint, Verdict> {
-    let tuple = packet.key.tuple;
-    let to_backend = Tuple { destination: backend.address, destination_port: backend.port, ..tuple };
-    let reply_key = FlowKey::other(&to_backend, packet.key.proto, Direction::Forward);
+) -> Result<(), Verdict> {
+    let tuple = &packet.key.tuple;
+    let reply = Tuple {
+        source: backend.address,
+        destination: tuple.source,
+        source_port: backend.port,
+        destination_port: tuple.source_port,
+    };
+    let reply_key = FlowKey::new(reply, packet.key.proto, Direction::Reply);
     let mut value = FlowValue {
         last_seen: now,
         translated: tuple.reversed(),
         backend_id: backend.backend_id,
         service_id,
         seen: 0,
-        flags: 0,
+        flags: if has_source_nat { flags::SOURCE_NAT } else { 0 },
         pad: 0,
     };
     claim(&packet.key, &reply_key, &value, now)?;
     if replaces {
         remove_reply_but(&packet.key, &reply_key);
     }
-    value.translated = to_backend;
+    value.translated = reply_key.tuple.reversed();
     value.seen = flow::step(0, packet.tcp_flags);
     if FLOWS_NEW.insert(&packet.key, &value, BPF_ANY.into()).is_err() {
         let _ = FLOWS_NEW.remove(&reply_key);
@@ -45,7 +53,7 @@ pub(crate) fn create(
     if replaces {
         let _ = FLOWS.remove(&packet.key);
     }
-    Ok(Endpoint { address: backend.address, port: backend.port })
+    Ok(())
 }
 
 /// Inserts a reply entry, unless another live flow has its key.
@@ -74,7 +82,7 @@ fn claim(forward_key: &FlowKey, reply_key: &FlowKey, value: &FlowValue, now: u64
 /// Whether the flow of a reply entry is over. If so, its forward entry is removed: no late packet of it may end up in
 /// the flow that takes the key.
 #[inline(always)]
-fn has_ended(reply: &Entry, reply_key: &FlowKey, now: u64) -> bool {
+pub(super) fn has_ended(reply: &Entry, reply_key: &FlowKey, now: u64) -> bool {
     let proto = reply_key.proto;
     let forward_key = reply.read(|value| FlowKey::other(&value.translated, proto, Direction::Reply));
     let Some(forward) = Entry::find(&forward_key).filter(|forward| forward.leads_to(reply_key)) else {

@@ -12,11 +12,19 @@ use crate::{lookup, maps::FLOWS_NEW, nat::Endpoint, packet::Packet};
 /// What the flow tables say about a forward packet.
 pub(crate) enum Forward {
     /// Its flow keeps its backend.
-    Kept(Endpoint),
+    Kept(Onward),
     /// Its flow needs another backend.
     Afresh,
     /// It has no flow.
     Absent,
+}
+
+/// How a forward packet goes on.
+pub(crate) struct Onward {
+    /// To where.
+    pub(crate) backend: Endpoint,
+    /// Whether its source is to be translated too, where it leaves.
+    pub(crate) has_source_nat: bool,
 }
 
 /// Follows a forward packet in its flow. `service` is the identity of the frontend's service port, `None` when the
@@ -41,7 +49,7 @@ pub(crate) fn forward(packet: &Packet, service: Option<u32>, now: u64) -> Result
         return Ok(Forward::Afresh);
     }
     entry.note(flow::step(seen, tcp_flags), now, renews);
-    Ok(Forward::Kept(destination(&entry)))
+    Ok(Forward::Kept(way(&entry)))
 }
 
 #[inline(always)]
@@ -81,14 +89,14 @@ fn with_reply_entry(
     let shown = flow::step(seen, tcp_flags) | if answered { seen::ANSWERED } else { 0 };
     entry.note(shown, now, renews);
     if let Some(reply) = reply {
-        entry.set_flags(0);
-        reply.set_flags(0);
+        entry.set_direct(false);
+        reply.set_direct(false);
         // The reply entry first, so that no flow is ever without one.
         if shown & seen::ANSWERED != 0 && reply.settle(&reply_key) {
             entry.settle(&packet.key);
         }
     }
-    Ok(Forward::Kept(destination(entry)))
+    Ok(Forward::Kept(way(entry)))
 }
 
 /// Puts back a reply entry that the kernel has evicted.
@@ -100,7 +108,7 @@ fn restore(packet: &Packet, entry: &Entry, reply_key: &FlowKey, now: u64) -> Res
         backend_id: entry.read(|value| value.backend_id),
         service_id: entry.read(|value| value.service_id),
         seen: 0,
-        flags: 0,
+        flags: entry.read(|value| value.flags & flags::SOURCE_NAT),
         pad: 0,
     };
     FLOWS_NEW
@@ -108,11 +116,17 @@ fn restore(packet: &Packet, entry: &Entry, reply_key: &FlowKey, now: u64) -> Res
         .map_err(|error| if error == EXISTS { Verdict::TupleInUse } else { Verdict::FlowTableFull })
 }
 
-/// Where a forward entry sends its packets.
+/// How a packet goes on that has just been bound.
 #[inline(always)]
-fn destination(entry: &Entry) -> Endpoint {
-    entry.read(|value| Endpoint {
-        address: value.translated.destination,
-        port: value.translated.destination_port,
+pub(crate) fn onward(packet: &Packet) -> Option<Onward> {
+    Entry::find(&packet.key).map(|entry| way(&entry))
+}
+
+/// How a forward entry sends its packets on.
+#[inline(always)]
+fn way(entry: &Entry) -> Onward {
+    entry.read(|value| Onward {
+        backend: Endpoint { address: value.translated.destination, port: value.translated.destination_port },
+        has_source_nat: value.flags & flags::SOURCE_NAT != 0,
     })
 }

@@ -6,18 +6,17 @@
 mod create;
 mod forward;
 mod reply;
+mod source_nat;
 
 pub(crate) use create::create;
-pub(crate) use forward::{Forward, forward};
-pub(crate) use reply::{leave_replies_to, reply};
+pub(crate) use forward::{Forward, Onward, forward, onward};
+pub(crate) use reply::{is_reply, leave_replies_to, other_end, reply};
+pub(crate) use source_nat::{called_back, stand_in};
 
 use aya_ebpf::bindings::BPF_ANY;
-use lb_common::{FlowKey, FlowValue};
+use lb_common::{FlowKey, FlowValue, flow::flags};
 
-use crate::maps::{FLOWS, FLOWS_NEW};
-
-/// `-EEXIST`, as the map helpers return it.
-const EXISTS: i32 = -17;
+use crate::maps::{EXISTS, FLOWS, FLOWS_NEW};
 
 /// Which map holds an entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -69,11 +68,14 @@ impl Entry {
         }
     }
 
+    /// Notes whether replies go to a direct conversation.
     #[inline(always)]
-    fn set_flags(&self, flags: u8) {
-        if self.read(|value| value.flags != flags) {
+    fn set_direct(&self, direct: bool) {
+        let before = self.read(|value| value.flags);
+        let after = if direct { before | flags::DIRECT } else { before & !flags::DIRECT };
+        if after != before {
             // SAFETY: as in `read`; no reference is there.
-            unsafe { (*self.value).flags = flags };
+            unsafe { (*self.value).flags = after };
         }
     }
 

@@ -1,24 +1,32 @@
-//! Whether the agent is ready: it knows what every required source has, and none of them fails.
+//! Whether the agent is ready: it knows what every required source has, none of them fails, and the maps can be written.
 
 use std::fmt;
 
-use super::status::SourceStatus;
+use super::status::{AgentStatus, SourceStatus};
 use crate::reconcile::FeedStatus;
 
-/// What keeps the sources from being well, one sentence each, which begins with the name of the source.
+/// What keeps sources and maps from being well, one sentence each, which begins with the name of what it is about.
 ///
 /// As text: `ok` where the agent is ready, then one line for each that is not well.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Readiness {
-    /// Of the required ones.
+    /// Of the required sources, and of the maps.
     pub missing: Vec<String>,
-    /// Of the others.
+    /// Of the other sources.
     pub dispensable: Vec<String>,
 }
 
 impl Readiness {
-    /// Of these sources, each with its feed.
-    pub fn of<'a>(feeds: impl Iterator<Item = (&'a SourceStatus, &'a FeedStatus)>) -> Self {
+    /// Of an agent.
+    pub fn of(agent: &AgentStatus) -> Self {
+        Self::of_parts(agent.feeds(), agent.reconciler.write_failures)
+    }
+
+    /// Of these sources, each with its feed, and of so many changes that cannot be written.
+    fn of_parts<'a>(
+        feeds: impl Iterator<Item = (&'a SourceStatus, &'a FeedStatus)>,
+        write_failures: usize,
+    ) -> Self {
         let mut readiness = Self::default();
         for (source, feed) in feeds {
             let cause = match &feed.failing {
@@ -29,10 +37,14 @@ impl Readiness {
             let of_kind = if source.required { &mut readiness.missing } else { &mut readiness.dispensable };
             of_kind.push(format!("{}: {cause}", source.name));
         }
+        if write_failures > 0 {
+            let sentence = format!("maps: {write_failures} changes cannot be written, see `readylb status`");
+            readiness.missing.push(sentence);
+        }
         readiness
     }
 
-    /// Every required source has completed its first list, and none of them fails now.
+    /// Every required source has completed its first list, none of them fails now, and every change is in the maps.
     pub const fn is_ready(&self) -> bool {
         self.missing.is_empty()
     }
@@ -67,7 +79,16 @@ mod tests {
         };
         let sources: Vec<_> = rows.iter().map(source).collect();
         let feeds: Vec<_> = rows.iter().map(feed).collect();
-        Readiness::of(sources.iter().zip(&feeds))
+        Readiness::of_parts(sources.iter().zip(&feeds), 0)
+    }
+
+    #[test]
+    fn b48_an_agent_that_cannot_write_its_maps_is_not_ready() {
+        let well = Readiness::of_parts(std::iter::empty(), 0);
+        assert_eq!((well.is_ready(), well.to_string()), (true, "ok\n".to_owned()));
+        let failing = Readiness::of_parts(std::iter::empty(), 2);
+        let sentence = "maps: 2 changes cannot be written, see `readylb status`\n";
+        assert_eq!((failing.is_ready(), failing.to_string()), (false, sentence.to_owned()));
     }
 
     #[test]

@@ -88,7 +88,7 @@ fn answer<T>(answer: Option<T>) -> Answer<T> {
 }
 
 async fn readyz(State(view): State<AgentView>) -> (StatusCode, String) {
-    let readiness = Readiness::of(view.status().feeds());
+    let readiness = Readiness::of(&view.status());
     let code = if readiness.is_ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (code, readiness.to_string())
 }

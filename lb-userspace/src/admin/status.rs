@@ -9,7 +9,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::{
     datapath::{Attachments, Features},
     flow_gc::Pass,
+    health_check::HealthCheckState,
+    node_maps::Surroundings,
     reconcile::{FeedStatus, Request, Status},
+    sock_gc::Closed,
     source::{Contact, Feed},
 };
 
@@ -32,10 +35,18 @@ pub struct AgentStatus {
     pub reconciler: Status,
     /// Where the programs are.
     pub attachments: Attachments,
+    /// What the programs know of the node and its interfaces.
+    pub surroundings: Surroundings,
+    /// Where health-check node ports are answered.
+    pub health_checks: Vec<HealthCheckState>,
+    /// What is wrong with the machine; one sentence each.
+    pub warnings: Vec<String>,
     /// What depends on the kernel.
     pub features: Features,
     /// The last pass over the flows.
     pub flows: Pass,
+    /// UDP sockets whose backend had gone.
+    pub sockets: Closed,
 }
 
 /// One source, beside what the reconciler knows of its feed.
@@ -113,8 +124,16 @@ pub struct AgentView {
     pub reconciler: watch::Receiver<Status>,
     /// Where the programs are.
     pub attachments: watch::Receiver<Attachments>,
+    /// What the programs know of the node and its interfaces.
+    pub surroundings: watch::Receiver<Surroundings>,
+    /// Where health-check node ports are answered.
+    pub health_checks: watch::Receiver<Vec<HealthCheckState>>,
+    /// What is wrong with the machine.
+    pub warnings: Vec<String>,
     /// The last pass over the flows.
     pub passes: watch::Receiver<Pass>,
+    /// UDP sockets whose backend had gone.
+    pub closed: watch::Receiver<Closed>,
     /// Questions to the reconciler.
     pub requests: mpsc::Sender<Request>,
 }
@@ -131,8 +150,12 @@ impl AgentView {
             sources: self.sources.0.iter().map(Source::status).collect(),
             reconciler: self.reconciler.borrow().clone(),
             attachments: self.attachments.borrow().clone(),
+            surroundings: self.surroundings.borrow().clone(),
+            health_checks: self.health_checks.borrow().clone(),
+            warnings: self.warnings.clone(),
             features: self.features.clone(),
             flows: *self.passes.borrow(),
+            sockets: self.closed.borrow().clone(),
         }
     }
 

@@ -2,13 +2,14 @@
 //!
 //! Exit codes: 0 ok, 1 failed, 2 bad arguments or bad input. Errors go to standard error, one sentence each.
 
+mod check;
 mod cleanup;
 mod get;
 mod render;
 mod run;
 mod status;
 
-use std::{io::Write as _, path::PathBuf, process::ExitCode};
+use std::{io::Write as _, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
@@ -33,6 +34,8 @@ enum Verb {
     Run(Box<run::RunArgs>),
     /// Print the desired state for some manifests; needs no root and no kernel
     Render(render::RenderArgs),
+    /// Look at this node before the agent runs on it: what is missing or in the way, and how to put it right
+    Check(check::CheckArgs),
     /// Show the running agent, and what the maps really hold
     Status(status::StatusArgs),
     /// List what the running agent serves
@@ -107,6 +110,7 @@ pub fn main() -> ExitCode {
     let outcome = match Cli::parse().verb {
         Verb::Run(args) => run::run(*args),
         Verb::Render(args) => render::run(args),
+        Verb::Check(args) => check::run(args),
         Verb::Status(args) => status::run(args),
         Verb::Get(args) => get::run(&args),
         Verb::Cleanup(args) => cleanup::run(args),
@@ -122,6 +126,13 @@ fn report(error: &anyhow::Error, code: u8) -> ExitCode {
     // `{:#}` is the chain of causes on one line.
     eprintln!("readylb: {}", printable(&format!("{error:#}")));
     ExitCode::from(code)
+}
+
+/// A duration as an argument.
+fn duration(text: &str) -> Result<Duration, String> {
+    let span: jiff::SignedDuration =
+        text.parse().map_err(|error| format!("{error}; expected something like 1h30m"))?;
+    Duration::try_from(span).map_err(|_| "it is not negative".to_owned())
 }
 
 /// Writes to standard output. That nobody reads it any more (`| head`) is no failure.

@@ -9,10 +9,11 @@ use std::{
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 
-use super::{Failure, IdentityArgs, Location};
+use super::{Failure, IdentityArgs, Location, duration};
 use crate::{
     agent::{self, Sources},
-    datapath::{self, Selection, TcAttach},
+    datapath::{self, HostRouting, Selection, SocketLb, TcAttach},
+    node_maps::{self, ClusterCidrs},
     source::kube::{ClusterOptions, EndpointsApi},
 };
 
@@ -42,12 +43,28 @@ pub(super) struct RunArgs {
     /// Size of a map, in entries, when it is first made; later starts keep it (repeatable)
     #[arg(long, value_name = "NAME=N", value_parser = map_size)]
     map_size: Vec<(String, u32)>,
+    /// Where the pods of the cluster are, as a comma-separated list of at most four CIDRs: their connections to external
+    /// addresses are the cluster's own, by whichever interface they come; default: what comes by pods' and tunnels' interfaces
+    #[arg(long, value_name = "CIDRS")]
+    cluster_cidr: Option<ClusterCidrs>,
+    /// Let clients outside the cluster use cluster IPs
+    #[arg(long)]
+    external_clusterip: bool,
     /// How long after the first start TCP connections of the proxy before this one may pass
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "1h")]
     migration_window: Duration,
     /// How programs are put on interfaces
     #[arg(long, value_enum, default_value_t)]
     tc_attach: TcAttach,
+    /// Whose sockets are served: clients on the node itself need it
+    #[arg(long, value_enum, default_value_t)]
+    socket_lb: SocketLb,
+    /// Serve the sockets of the processes below this cgroup (version 2) [default: the root of the hierarchy]
+    #[arg(long, value_name = "PATH")]
+    cgroup: Option<PathBuf>,
+    /// Which way packets of flows take through the node
+    #[arg(long, value_enum, default_value_t)]
+    host_routing: HostRouting,
 }
 
 fn map_size(text: &str) -> Result<(String, u32), String> {
@@ -62,12 +79,6 @@ fn map_size(text: &str) -> Result<(String, u32), String> {
         Ok(size) if size > 0 => Ok((name.to_owned(), size)),
         _ => Err(format!("{size:?} is not a number of entries")),
     }
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    let span: jiff::SignedDuration =
-        text.parse().map_err(|error| format!("{error}; expected something like 1h30m"))?;
-    Duration::try_from(span).map_err(|_| "a window is not negative".to_owned())
 }
 
 pub(super) fn run(args: RunArgs) -> Result<(), Failure> {
@@ -93,12 +104,19 @@ pub(super) fn run(args: RunArgs) -> Result<(), Failure> {
         sources,
         identity: args.identity.resolve().map_err(Failure::BadInput)?,
         interfaces,
+        cluster: node_maps::Options {
+            cluster: args.cluster_cidr.unwrap_or_default(),
+            external_cluster_ips: args.external_clusterip,
+        },
         admin_socket: args.location.admin_socket,
         datapath: datapath::Config {
             bpf_root: args.location.bpf_root,
             map_sizes: args.map_size.into_iter().collect(),
             migration_window: args.migration_window,
             tc_attach: args.tc_attach,
+            socket_lb: args.socket_lb,
+            cgroup: args.cgroup,
+            host_routing: args.host_routing,
         },
     };
     agent::run(config)?;

@@ -4,7 +4,15 @@ use std::{collections::BTreeSet, io, os::fd::AsFd, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Hook, clsact::Clsact, hook::HookError, load::Programs, owned, tcx::TcxLinks};
+use super::{
+    Hook,
+    clsact::Clsact,
+    hook::HookError,
+    load::Programs,
+    owned,
+    sock::{SocketState, Sockets},
+    tcx::TcxLinks,
+};
 
 /// How programs are put on interfaces (`--tc-attach`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -54,12 +62,13 @@ impl AttachError {
     }
 }
 
-/// Puts the loaded programs on interfaces of one network namespace, and takes them off.
+/// Puts the loaded programs on interfaces of one network namespace, and on the cgroup, and takes them off.
 ///
 /// It takes nothing off when it is dropped: the datapath outlives its agent.
 #[derive(Debug)]
 pub struct Attacher {
     programs: Programs,
+    sockets: Sockets,
     folder: PathBuf,
     mode: Mode,
     tcx: TcxLinks,
@@ -68,10 +77,15 @@ pub struct Attacher {
 
 impl Attacher {
     /// For the network namespace of this thread. Call within a tokio runtime.
-    pub(super) fn open(programs: Programs, mode: Mode, folder: PathBuf) -> io::Result<Self> {
+    pub(super) fn open(
+        programs: Programs,
+        sockets: Sockets,
+        mode: Mode,
+        folder: PathBuf,
+    ) -> io::Result<Self> {
         let tcx = TcxLinks::new(super::links_folder(&folder));
         let clsact = Clsact::open(super::qdiscs_folder(&folder))?;
-        Ok(Self { programs, folder, mode, tcx, clsact })
+        Ok(Self { programs, sockets, folder, mode, tcx, clsact })
     }
 
     /// How programs are put on interfaces.
@@ -98,6 +112,12 @@ impl Attacher {
             Mode::Tcx => Ok(self.tcx.attach(program, ifindex, hook)?),
             Mode::Clsact => self.clsact.attach(program, ifindex, hook).await,
         }
+    }
+
+    /// Puts the programs on the cgroup, in place where they are on it already, or takes them off where sockets are not to be
+    /// served. Doing it twice is as if done once.
+    pub fn attach_sockets(&self) -> SocketState {
+        self.sockets.attach()
     }
 
     /// Takes the programs off an interface, which may have gone or moved to another network namespace.

@@ -70,6 +70,27 @@ pub(super) fn ensure(root: &Path) -> Result<bool, BpffsError> {
     Ok(true)
 }
 
+/// Whether `root` is, or can be made, on a BPF file system that is mounted; `false` where `readylb run` would mount one.
+///
+/// # Errors
+/// [`BpffsError`], where it would not.
+pub fn state(root: &Path) -> Result<bool, BpffsError> {
+    let existing = existing_part(root);
+    if is_bpf(existing)? {
+        return Ok(true);
+    }
+    if existing.starts_with(STANDARD) {
+        return Ok(false);
+    }
+    Err(BpffsError::NotBpf { root: root.to_owned(), existing: existing.to_owned() })
+}
+
+/// The uppermost folder of the BPF file system that holds `root`; `None` where none does.
+pub fn top(root: &Path) -> Option<PathBuf> {
+    let on_bpf = |path: &&Path| is_bpf(path).unwrap_or(false);
+    existing_part(root).ancestors().take_while(on_bpf).last().map(Path::to_owned)
+}
+
 /// Unmounts the file system that holds `root` if readylb has mounted it and nobody has pinned anything there. Returns
 /// where it was mounted.
 ///

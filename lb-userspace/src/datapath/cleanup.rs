@@ -14,14 +14,14 @@ use super::{
     clsact::Clsact,
     links_folder,
     lock::{Lock, LockError},
-    owned, qdiscs_folder, schema_folders, tcx,
+    owned, pinned, qdiscs_folder, schema_folders, sock,
 };
 
 /// What a thing was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Trace {
-    /// A pinned TCX link, with the program on it.
+    /// A pinned link, with the program on it: of an interface or of a cgroup.
     Link,
     /// A filter of a clsact qdisc.
     Filter,
@@ -108,11 +108,12 @@ impl Report {
         // Links come before maps, so that no program is left that runs over maps which nobody can reach.
         for folder in &folders {
             // Requests first, see `Hook::DETACH_ORDER`.
-            let (requests, replies): (Vec<_>, Vec<_>) = contents(&links_folder(folder))?
-                .into_iter()
-                .partition(|pin| pin.to_string_lossy().ends_with(Hook::Ingress.name()));
+            let (requests, replies): (Vec<_>, Vec<_>) =
+                contents(&links_folder(folder))?.into_iter().partition(|pin| {
+                    pin.to_string_lossy().ends_with(Hook::Ingress.name()) || sock::is_request_pin(pin)
+                });
             for pin in requests.into_iter().chain(replies) {
-                tcx::remove_pin(&pin).map_err(cannot_remove(pin.display()))?;
+                pinned::release(&pin).map_err(cannot_remove(pin.display()))?;
                 self.removed.push((Trace::Link, pin.display().to_string()));
             }
         }

@@ -60,6 +60,13 @@ const TUNNELS: [&str; 7] = ["vxlan", "geneve", "gretap", "ip6gretap", "erspan", 
 /// Kinds that join interfaces into one: the joint one sees the packets of its ports.
 const JOINTS: [&str; 2] = ["bond", "team"];
 
+impl Link {
+    /// Whether it leads out of the node by its kind: a network card, or a bond of them.
+    pub fn is_uplink(&self) -> bool {
+        !self.loopback && self.kind.as_deref().is_none_or(|kind| JOINTS.contains(&kind))
+    }
+}
+
 impl Selection {
     /// From `--interface` patterns (shell globs); without any, the standard ones.
     ///
@@ -102,8 +109,7 @@ fn standard_role(link: &Link) -> Result<Role, &'static str> {
     match link.kind.as_deref() {
         Some("veth") => Ok(Role::Veth),
         Some(kind) if TUNNELS.contains(&kind) => Ok(Role::Tunnel),
-        Some(kind) if JOINTS.contains(&kind) => Ok(Role::Uplink),
-        None => Ok(Role::Uplink),
+        _ if link.is_uplink() => Ok(Role::Uplink),
         Some("bridge") => Err("the ports of the bridge see its packets"),
         Some("vlan") => Err("the interface below sees its packets, with their tags"),
         Some("ipvlan" | "macvlan" | "ipvtap" | "macvtap") => Err("ipvlan and macvlan pods are not served"),

@@ -1,4 +1,4 @@
-//! Keeps the programs on the chosen interfaces, whatever comes and goes.
+//! Keeps the programs on the chosen interfaces and on the cgroup, whatever comes and goes.
 
 use std::{collections::BTreeMap, io, time::Duration};
 
@@ -10,7 +10,7 @@ use tokio::{
 use tracing::{info, warn};
 
 use super::{
-    Attacher, Hook, Mode,
+    Attacher, Hook, Mode, SocketState,
     interfaces::{Role, Selection},
     links::{LinkEvent, LinkWatch},
     tracker::{Change, Chosen, Tracker},
@@ -32,6 +32,8 @@ pub struct InterfaceState {
     pub ifindex: u32,
     /// Why it is chosen.
     pub role: Role,
+    /// It leads out of the node by its kind.
+    pub uplink: bool,
     /// Where the programs are.
     pub hooks: Vec<Hook>,
     /// How they are there.
@@ -40,13 +42,15 @@ pub struct InterfaceState {
     pub error: Option<String>,
 }
 
-/// The interfaces as they are now.
+/// Where the programs are now.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attachments {
     /// Whether every interface that was there at the beginning has been seen to.
     pub complete: bool,
     /// Sorted by index.
     pub interfaces: Vec<InterfaceState>,
+    /// The calls of sockets.
+    pub sockets: SocketState,
 }
 
 /// The task of this module. Dropping it leaves the programs where they are.
@@ -55,6 +59,7 @@ pub struct Keeper {
     tracker: Tracker,
     links: LinkWatch,
     states: BTreeMap<u32, InterfaceState>,
+    sockets: SocketState,
     complete: bool,
     report: watch::Sender<Attachments>,
 }
@@ -72,6 +77,7 @@ impl Keeper {
             tracker: Tracker::new(selection),
             links: LinkWatch::open()?,
             states: BTreeMap::new(),
+            sockets: SocketState::default(),
             complete: false,
             report,
         };
@@ -82,6 +88,7 @@ impl Keeper {
     pub async fn run(mut self) {
         let mut check = interval_at(tokio::time::Instant::now() + CHECK_INTERVAL, CHECK_INTERVAL);
         check.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        self.attach_sockets();
         loop {
             tokio::select! {
                 event = self.links.next() => match event {
@@ -137,7 +144,7 @@ impl Keeper {
     }
 
     async fn attach(&mut self, chosen: &Chosen) {
-        let Chosen { ifindex, name, role } = chosen.clone();
+        let Chosen { ifindex, name, role, uplink } = chosen.clone();
         let (hooks, error) = self.attacher.attach(ifindex, &name).await;
         if error.as_ref().is_some_and(super::AttachError::is_gone) {
             // It went before we came, and the kernel says so next.
@@ -145,7 +152,7 @@ impl Keeper {
             return;
         }
         let error = error.map(|error| error.to_string());
-        let state = InterfaceState { name, ifindex, role, hooks, mode: self.attacher.mode(), error };
+        let state = InterfaceState { name, ifindex, role, uplink, hooks, mode: self.attacher.mode(), error };
         if self.states.get(&ifindex) != Some(&state) {
             match &state.error {
                 Some(error) => warn!("{error}"),
@@ -155,7 +162,22 @@ impl Keeper {
         self.states.insert(ifindex, state);
     }
 
+    fn attach_sockets(&mut self) {
+        let state = self.attacher.attach_sockets();
+        if state != self.sockets {
+            match (&state.error, &state.cgroup) {
+                (Some(error), _) => warn!("clients on the node itself are not served: {error}"),
+                (None, Some(cgroup)) => {
+                    info!(cgroup = %cgroup.display(), served = state.served.name(), "programs attached to sockets' calls");
+                }
+                (None, None) => {}
+            }
+        }
+        self.sockets = state;
+    }
+
     async fn check(&mut self) {
+        self.attach_sockets();
         let chosen: Vec<Chosen> = self.tracker.chosen().cloned().collect();
         for chosen in chosen {
             self.attach(&chosen).await;
@@ -173,8 +195,11 @@ impl Keeper {
     }
 
     fn publish(&self) {
-        let now =
-            Attachments { complete: self.complete, interfaces: self.states.values().cloned().collect() };
+        let now = Attachments {
+            complete: self.complete,
+            interfaces: self.states.values().cloned().collect(),
+            sockets: self.sockets.clone(),
+        };
         self.report.send_if_modified(|before| {
             let changed = *before != now;
             *before = now;

@@ -67,6 +67,18 @@ impl LinkWatch {
     }
 }
 
+/// All links of the network namespace of this thread. Call within a tokio runtime.
+///
+/// # Errors
+/// Where netlink does not answer.
+pub async fn list() -> io::Result<Vec<Link>> {
+    loop {
+        if let LinkEvent::Listed(links) = LinkWatch::open()?.next().await? {
+            return Ok(links);
+        }
+    }
+}
+
 /// Whether the message is about the link itself. A bridge speaks of its ports with the same messages (family
 /// `AF_BRIDGE`): without the link's kind, and with `RTM_DELLINK` for one that only leaves the bridge.
 fn is_whole(message: &LinkMessage) -> bool {

@@ -10,20 +10,38 @@ use std::{
 use aya::{
     EbpfLoader,
     maps::{MapError as AyaMapError, MapInfo},
-    programs::{ProgramError, SchedClassifier},
+    programs::{CgroupSockAddr, Program, ProgramError, SchedClassifier},
 };
 use aya_obj::Object;
 use lb_common::maps;
 
-use super::Hook;
+use super::{
+    Hook,
+    sock::{Scope, SocketHook, SocketPrograms},
+};
 use crate::causes::with_causes;
 
 /// A global variable of the object: which clock the programs read.
 const COARSE_CLOCK: &str = "COARSE_CLOCK";
 
+/// Global variables of the object: whose sockets are served, and whether a program may say what a call fails with.
+const EVERY_NAMESPACE: &str = "EVERY_NAMESPACE";
+const NAMESPACE: &str = "NAMESPACE";
+const SET_RETVAL: &str = "SET_RETVAL";
+/// Another: whether packets of flows go past the host's stack.
+const HOST_ROUTING: &str = "HOST_ROUTING";
+
 /// The maps whose size is the user's choice (`--map-size`); that of the others is part of the schema.
-pub const SIZABLE: [&str; 5] =
-    [maps::SERVICES, maps::BACKENDS, maps::BACKEND_STATE, maps::FLOWS_NEW, maps::FLOWS];
+pub const SIZABLE: [&str; 8] = [
+    maps::SERVICES,
+    maps::BACKENDS,
+    maps::BACKEND_STATE,
+    maps::FLOWS_NEW,
+    maps::FLOWS,
+    maps::AFFINITY,
+    maps::SOURCE_RANGES,
+    maps::SOCKETS,
+];
 
 /// Why the programs are not in the kernel.
 #[derive(Debug, thiserror::Error)]
@@ -104,6 +122,12 @@ pub(super) struct Load<'a> {
     pub(super) sizes: &'a BTreeMap<String, u32>,
     /// Whether the programs read the tick's clock.
     pub(super) coarse_clock: bool,
+    /// Whether a program may say what a socket's call fails with.
+    pub(super) socket_errors: bool,
+    /// Whose sockets are served; `None` leaves those programs out.
+    pub(super) sockets: Option<Scope>,
+    /// Whether packets of flows go past the host's stack.
+    pub(super) host_routing: bool,
 }
 
 /// The programs, loaded and not attached.
@@ -164,12 +188,22 @@ impl Load<'_> {
         Ok(())
     }
 
-    /// Opens the pinned maps, makes and pins those that are missing, and loads the programs over them.
-    pub(super) fn run(&self) -> Result<Programs, LoadError> {
+    /// Opens the pinned maps, makes and pins those that are missing, and loads the programs over them. Those of sockets
+    /// may fail by themselves: traffic through interfaces is served without them.
+    pub(super) fn run(&self) -> Result<(Programs, Result<SocketPrograms, LoadError>), LoadError> {
         self.check_pins()?;
-        let coarse_clock = u32::from(self.coarse_clock);
+        let (coarse_clock, host_routing) = (u32::from(self.coarse_clock), u32::from(self.host_routing));
         let mut loader = EbpfLoader::new();
         loader.override_global(COARSE_CLOCK, &coarse_clock, true);
+        let set_retval = u32::from(self.socket_errors);
+        loader.override_global(SET_RETVAL, &set_retval, true);
+        let (every_namespace, namespace) = match self.sockets {
+            Some(Scope::Namespace(cookie)) => (0_u32, cookie),
+            Some(Scope::Everybody) | None => (1, 0),
+        };
+        loader.override_global(EVERY_NAMESPACE, &every_namespace, true);
+        loader.override_global(NAMESPACE, &namespace, true);
+        loader.override_global(HOST_ROUTING, &host_routing, true);
         for map in maps::ALL {
             loader.map_pin_path(map, self.folder.join(map));
         }
@@ -177,17 +211,26 @@ impl Load<'_> {
             loader.map_max_entries(map, size);
         }
         let mut ebpf = loader.load(self.object).map_err(|error| LoadError::Refused(with_causes(&error)))?;
-        let mut program = |hook: Hook| {
-            let name = hook.program_name();
+        let mut program = |name, load: fn(&mut Program) -> Result<OwnedFd, ProgramError>| {
             let program = ebpf.program_mut(name).ok_or(LoadError::Missing(name))?;
             load(program).map_err(|error| LoadError::Program { program: name, cause: with_causes(&error) })
         };
-        Ok(Programs { ingress: program(Hook::Ingress)?, egress: program(Hook::Egress)? })
+        let ingress = program(Hook::Ingress.program_name(), classifier)?;
+        let egress = program(Hook::Egress.program_name(), classifier)?;
+        let hooks = self.sockets.iter().flat_map(|_| SocketHook::ATTACH_ORDER);
+        let sockets = hooks.map(|hook| Ok((hook, program(hook.name(), sock_addr)?))).collect();
+        Ok((Programs { ingress, egress }, sockets))
     }
 }
 
-fn load(program: &mut aya::programs::Program) -> Result<OwnedFd, ProgramError> {
+fn classifier(program: &mut Program) -> Result<OwnedFd, ProgramError> {
     let program: &mut SchedClassifier = program.try_into()?;
+    program.load()?;
+    Ok(program.fd()?.as_fd().try_clone_to_owned()?)
+}
+
+fn sock_addr(program: &mut Program) -> Result<OwnedFd, ProgramError> {
+    let program: &mut CgroupSockAddr = program.try_into()?;
     program.load()?;
     Ok(program.fd()?.as_fd().try_clone_to_owned()?)
 }

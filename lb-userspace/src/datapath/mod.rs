@@ -4,7 +4,7 @@
 //!   <bpf-root>/              locked by the one agent that writes it
 //!   └── v<schema>/
 //!       ├── SERVICES …       the maps ([`lb_common::maps::ALL`])
-//!       ├── links/           <ifindex>-<hook>: TCX links
+//!       ├── links/           <ifindex>-<hook>: TCX links; cgroup-<hook>: links of the cgroup
 //!       └── qdiscs/          <ifindex>: a folder for each clsact qdisc that readylb made
 //! ```
 //!
@@ -12,16 +12,21 @@
 
 mod attach;
 mod bpffs;
+mod cgroup;
 mod cleanup;
 mod clsact;
 mod features;
 mod hook;
+mod host_routing;
 mod interfaces;
 mod keeper;
 mod links;
 mod load;
 mod lock;
+mod namespace;
 mod owned;
+mod pinned;
+mod sock;
 mod tc;
 mod tcx;
 mod tracker;
@@ -34,17 +39,22 @@ use std::{
 };
 
 pub use attach::{AttachError, Attacher, Mode, TcAttach};
-pub use bpffs::BpffsError;
+pub use bpffs::{BpffsError, state as bpffs_state, top as bpffs_top};
+pub use cgroup::{CgroupError, cgroup_root};
 pub use cleanup::{CleanupError, Report, Trace, cleanup};
 pub use features::{Decision, Features};
 pub use hook::Hook;
+pub use host_routing::HostRouting;
 pub use interfaces::{Link, Role, Selection};
 pub use keeper::{Attachments, InterfaceState, Keeper};
 use lb_common::SCHEMA_VERSION;
+pub use links::list as links;
 use load::{Load, Programs};
 pub use load::{LoadError, SIZABLE};
 use lock::Lock;
 pub use lock::LockError;
+use sock::{Plan, Sockets};
+pub use sock::{SocketHook, SocketLb, SocketState};
 
 use crate::{
     clock,
@@ -69,6 +79,12 @@ pub struct Config {
     pub migration_window: Duration,
     /// How programs are put on interfaces (`--tc-attach`).
     pub tc_attach: TcAttach,
+    /// Whose sockets are served (`--socket-lb`).
+    pub socket_lb: SocketLb,
+    /// The cgroup whose processes they are of (`--cgroup`); the root of the hierarchy where none is named.
+    pub cgroup: Option<PathBuf>,
+    /// Which way packets of flows take (`--host-routing`).
+    pub host_routing: HostRouting,
 }
 
 impl Default for Config {
@@ -78,6 +94,9 @@ impl Default for Config {
             map_sizes: BTreeMap::new(),
             migration_window: DEFAULT_MIGRATION_WINDOW,
             tc_attach: TcAttach::Auto,
+            socket_lb: SocketLb::Host,
+            cgroup: None,
+            host_routing: HostRouting::Stack,
         }
     }
 }
@@ -111,6 +130,9 @@ pub enum DatapathError {
     /// TCX was asked for.
     #[error("--tc-attach tcx: {0}")]
     NoTcx(String),
+    /// Ways past the host's stack were asked for.
+    #[error("--host-routing bpf: {0}")]
+    NoHostRouting(String),
 }
 
 /// The folder of everything of this schema.
@@ -132,6 +154,7 @@ fn qdiscs_folder(schema_folder: &Path) -> PathBuf {
 pub struct Datapath {
     folder: PathBuf,
     programs: Programs,
+    sockets: Sockets,
     mode: Mode,
     features: Features,
     other_schemas: Vec<PathBuf>,
@@ -143,7 +166,7 @@ impl Datapath {
     /// attached yet.
     ///
     /// # Errors
-    /// [`DatapathError`]. A pinned map that does not fit is found before anything is made or attached.
+    /// [`DatapathError`]. That sockets cannot be served is none. A pinned map that does not fit is found before anything is made or attached.
     pub fn open(object: &[u8], config: &Config) -> Result<Self, DatapathError> {
         let root = &path::absolute(&config.bpf_root)
             .map_err(|cause| DatapathError::Folder { path: config.bpf_root.clone(), cause })?;
@@ -153,21 +176,30 @@ impl Datapath {
         make_folder(root)?;
         let lock = Lock::take(root)?;
         let other_schemas = other_schemas(root)?;
-        let features = Features::probe();
+        let features = Features::probe(config.host_routing);
+        if config.host_routing == HostRouting::Bpf && !features.host_routing.used {
+            return Err(DatapathError::NoHostRouting(features.host_routing.reason));
+        }
         let mode = mode(config.tc_attach, &features)?;
         let folder = schema_folder(root);
         make_folder(&folder)?;
+        let plan = Plan::new(config.socket_lb, config.cgroup.as_deref());
         let load = Load {
             object,
             folder: &folder,
             sizes: &config.map_sizes,
             coarse_clock: features.coarse_clock.used,
+            socket_errors: features.socket_errors.used,
+            sockets: plan.as_ref().and_then(|plan| Some(plan.as_ref().ok()?.scope)),
+            host_routing: features.host_routing.used,
         };
-        let programs = load.run()?;
+        let (programs, socket_programs) = load.run()?;
+        let socket_programs = socket_programs.map_err(|error| error.to_string());
+        let sockets = Sockets::new(config.socket_lb, links_folder(&folder), plan, socket_programs);
         make_folder(&links_folder(&folder))?;
         make_folder(&qdiscs_folder(&folder))?;
         begin_migration_window(&folder, config.migration_window)?;
-        Ok(Self { folder, programs, mode, features, other_schemas, _lock: lock })
+        Ok(Self { folder, programs, sockets, mode, features, other_schemas, _lock: lock })
     }
 
     /// Where the maps are pinned.
@@ -185,12 +217,12 @@ impl Datapath {
         &self.other_schemas
     }
 
-    /// What puts the programs on interfaces of this thread's network namespace. Call within a tokio runtime.
+    /// What puts the programs on interfaces of this thread's network namespace, and on the cgroup. Call within a tokio runtime.
     ///
     /// # Errors
     /// Where descriptors or netlink sockets are missing.
     pub fn attacher(&self) -> io::Result<Attacher> {
-        Attacher::open(self.programs.try_clone()?, self.mode, self.folder.clone())
+        Attacher::open(self.programs.try_clone()?, self.sockets.clone(), self.mode, self.folder.clone())
     }
 }
 
@@ -210,6 +242,11 @@ fn other_schemas(root: &Path) -> Result<Vec<PathBuf>, DatapathError> {
         Ok(folders)
     })();
     listed.map_err(|cause| DatapathError::Folder { path: root.to_owned(), cause })
+}
+
+/// Folders of other schemas under a root; none where it cannot be read.
+pub fn other_schemas_at(root: &Path) -> Vec<PathBuf> {
+    other_schemas(root).unwrap_or_default()
 }
 
 /// The folders of every schema under a root, sorted.

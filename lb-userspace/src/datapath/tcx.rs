@@ -1,13 +1,8 @@
 //! Programs on TCX links, pinned so that they outlive the agent.
 
-use std::{
-    collections::BTreeSet,
-    fs, io,
-    os::fd::{AsFd, BorrowedFd},
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeSet, fs, io, os::fd::BorrowedFd, path::PathBuf};
 
-use super::Hook;
+use super::{Hook, pinned};
 use crate::sys;
 
 /// The folder of link pins. A name is `<ifindex>-<hook>`: interface names may hold dots, which a BPF file system does not
@@ -28,26 +23,21 @@ impl TcxLinks {
 
     /// Makes `program` the one program of ours at this hook: in place where one is there, so that no packet misses it.
     pub(super) fn attach(&self, program: BorrowedFd<'_>, ifindex: u32, hook: Hook) -> io::Result<()> {
-        let path = self.pin_path(ifindex, hook);
-        match sys::open_pin(&path) {
+        pinned::attach(
+            &self.pin_path(ifindex, hook),
+            program,
             // The link of an interface that has gone keeps its pin, and that of one which has moved to another network
             // namespace keeps its index as well: only what the kernel lists here and now is in use.
-            Ok(link) if is_attached(link.as_fd(), ifindex, hook)? => {
-                return sys::link_update(link.as_fd(), program);
-            }
-            Ok(link) => remove(link.as_fd(), &path)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
-        }
-        let link = sys::tcx_link_create(program, ifindex, hook.tcx_place())?;
-        sys::pin(link.as_fd(), &path)
+            |link| is_attached(link, ifindex, hook),
+            || sys::tcx_link_create(program, ifindex, hook.tcx_place()),
+        )
     }
 
     /// Takes our programs off an interface, which may have gone. Returns the hooks where there was a link.
     pub(super) fn release(&self, ifindex: u32) -> io::Result<Vec<Hook>> {
         let mut released = Vec::new();
         for hook in Hook::DETACH_ORDER {
-            if remove_pin(&self.pin_path(ifindex, hook))? {
+            if pinned::release(&self.pin_path(ifindex, hook))? {
                 released.push(hook);
             }
         }
@@ -65,20 +55,4 @@ impl TcxLinks {
 fn is_attached(link: BorrowedFd<'_>, ifindex: u32, hook: Hook) -> io::Result<bool> {
     let id = sys::link_id(link)?;
     Ok(sys::tcx_query(ifindex, hook.tcx_place())?.iter().any(|program| program.link_id == id))
-}
-
-/// Detaches and unpins a link; whether it was there.
-pub(super) fn remove_pin(path: &Path) -> io::Result<bool> {
-    match sys::open_pin(path) {
-        Ok(link) => remove(link.as_fd(), path).map(|()| true),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
-/// The kernel would detach a link without a pin by itself, but some time later; and not at all while anybody else has
-/// it open.
-fn remove(link: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
-    sys::link_detach(link)?;
-    fs::remove_file(path)
 }

@@ -10,6 +10,8 @@ pub(super) struct Chosen {
     pub(super) ifindex: u32,
     pub(super) name: String,
     pub(super) role: Role,
+    /// It leads out of the node by its kind.
+    pub(super) uplink: bool,
 }
 
 /// Something to do.
@@ -38,7 +40,8 @@ impl Tracker {
         let Ok(role) = self.selection.role(&link) else {
             return self.gone(link.ifindex);
         };
-        let chosen = Chosen { ifindex: link.ifindex, name: link.name, role };
+        let uplink = link.is_uplink();
+        let chosen = Chosen { ifindex: link.ifindex, name: link.name, role, uplink };
         if self.chosen.get(&chosen.ifindex) == Some(&chosen) {
             return None;
         }
@@ -86,7 +89,7 @@ mod tests {
     }
 
     fn attach(ifindex: u32, name: &str) -> Change {
-        Change::Attach(Chosen { ifindex, name: name.to_owned(), role: Role::Named })
+        Change::Attach(Chosen { ifindex, name: name.to_owned(), role: Role::Named, uplink: false })
     }
 
     fn tracker() -> Tracker {

@@ -34,9 +34,8 @@ pub(super) fn places(service: &Service, node: &NodeView, out: &mut ServiceDesire
     let families: Vec<_> = reader.places.iter().map(|place| Family::of(place.address)).collect();
     if service.service_type == ServiceType::LoadBalancer {
         let ips = reader.balanced(&service.load_balancer_ips);
-        if reader.source_ranges(service, &ips) {
-            reader.texts(FrontendKind::LoadBalancer, &ips, *external_policy);
-        }
+        reader.source_ranges(service, &ips);
+        reader.texts(FrontendKind::LoadBalancer, &ips, *external_policy);
     }
     // After the load balancer's: of an address that is both, the one holds that source ranges guard.
     reader.texts(FrontendKind::ExternalIP, external_ips, *external_policy);
@@ -88,30 +87,32 @@ impl Reader<'_> {
         ours.into_iter().map(|ip| ip.ip.clone()).collect()
     }
 
-    /// Reads who may connect to the load-balancer addresses. Tells whether anybody may: a wish to keep clients out that
-    /// cannot be read keeps all of them out.
-    fn source_ranges(&mut self, service: &Service, ips: &[Box<str>]) -> bool {
+    /// Reads who may connect to the load-balancer addresses. A wish to keep clients out that cannot be read keeps all of
+    /// them out.
+    fn source_ranges(&mut self, service: &Service, ips: &[Box<str>]) {
+        if service.source_ranges.is_empty() {
+            return;
+        }
+        let mut ranges = Vec::with_capacity(service.source_ranges.len());
         for text in &service.source_ranges {
             match parse_range(text.trim()) {
-                Ok(range) => self.out.source_ranges.push(range),
+                Ok(range) => ranges.push(range),
                 Err(invalid) => {
                     let warning = format!("spec.loadBalancerSourceRanges: {invalid}, and lets nobody in");
                     self.out.warnings.push(warning);
                 }
             }
         }
-        self.out.source_ranges.sort_unstable();
-        self.out.source_ranges.dedup();
-        if !service.source_ranges.is_empty() && self.out.source_ranges.is_empty() {
+        ranges.sort_unstable();
+        ranges.dedup();
+        if ranges.is_empty() {
             let reason = Verdict::InvalidSourceRange;
             for ip in ips {
                 self.out.skip(reason, format!("{} {ip}: {}", FrontendKind::LoadBalancer, reason.describe()));
             }
-            return false;
         }
         let of_family = |is_v4: bool| move |range: &IpNet| matches!(range, IpNet::V4(_)) == is_v4;
         for address in ips.iter().filter_map(|ip| parse_address(ip).ok()) {
-            let ranges = &self.out.source_ranges;
             if !ranges.is_empty() && !ranges.iter().any(of_family(address.is_ipv4())) {
                 let family = Family::of(address);
                 self.out.warnings.push(format!(
@@ -120,6 +121,6 @@ impl Reader<'_> {
                 ));
             }
         }
-        true
+        self.out.source_ranges = Some(ranges);
     }
 }

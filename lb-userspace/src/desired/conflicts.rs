@@ -4,7 +4,9 @@ use std::collections::{BTreeSet, HashMap, hash_map::Entry};
 
 use lb_common::{ServiceKey, Verdict};
 
-use super::{EndpointSet, Frontend, ServiceDesired, Withheld};
+use super::{
+    EndpointSet, Frontend, HealthCheck, HealthChecks, ServiceDesired, Withheld, health::HealthPorts,
+};
 use crate::model::ObjectKey;
 
 /// The desired state of every Service. The cost of a change depends on the Services that it touches, not on how many
@@ -15,6 +17,7 @@ pub struct Desired {
     services: HashMap<ObjectKey, ServiceDesired>,
     /// Who claims an address, port and protocol; the first one has it.
     claims: HashMap<ServiceKey, Vec<Claim>>,
+    health: HealthPorts,
     frontends: usize,
     programmable: usize,
     /// Services with warnings of their own.
@@ -31,8 +34,6 @@ struct Claim {
     created: Option<i64>,
     service: ObjectKey,
     index: usize,
-    /// The frontend is kept out of the datapath, also where it is the first. Comes last: it decides nothing.
-    withheld: bool,
 }
 
 impl Desired {
@@ -77,7 +78,7 @@ impl Desired {
     /// The Service whose frontend belongs into the datapath under this key.
     pub fn winner(&self, key: &ServiceKey) -> Option<&ObjectKey> {
         let first = self.claims.get(key)?.first()?;
-        (!first.withheld).then_some(&first.service)
+        Some(&first.service)
     }
 
     /// The frontends of a Service, each with its endpoints and with why it is kept out of the datapath, if it is.
@@ -88,10 +89,25 @@ impl Desired {
         let service = self.services.get(key);
         service.into_iter().flat_map(move |service| {
             service.frontends.iter().enumerate().map(move |(index, frontend)| {
-                let withheld = self.taken(key, index, frontend).or_else(|| frontend.withheld.clone());
-                (frontend, &service.sets[frontend.set], withheld)
+                (frontend, &service.sets[frontend.set], self.taken(key, index, frontend))
             })
         })
+    }
+
+    /// The health-check node port of a Service, if it has one, and why it is not served, if so.
+    pub fn health_check_of(&self, key: &ObjectKey) -> Option<(HealthCheck, Option<Withheld>)> {
+        let check = self.services.get(key)?.health_check?;
+        let winner = self.health.winner(check.port).filter(|winner| *winner != key);
+        let taken = winner.map(|winner| Withheld {
+            reason: Verdict::AddressTaken,
+            message: format!("health-check node port {}: Service {winner} has it by precedence", check.port),
+        });
+        Some((check, taken))
+    }
+
+    /// What is asked at health-check node ports, if that may have changed since the last call.
+    pub fn take_health_checks(&mut self) -> Option<HealthChecks> {
+        self.health.take_changed()
     }
 
     /// The warnings of Services that are not in their objects.
@@ -127,6 +143,9 @@ impl Desired {
     fn remove(&mut self, key: &ObjectKey) {
         self.warned.remove(key);
         let Some(service) = self.services.remove(key) else { return };
+        if let Some(check) = service.health_check {
+            self.health.remove(key, check);
+        }
         self.frontends -= service.frontends.len();
         self.warnings -= service.warnings.len();
         for frontend in &service.frontends {
@@ -143,6 +162,9 @@ impl Desired {
         if !service.warnings.is_empty() {
             self.warned.insert(key.clone());
         }
+        if let Some(check) = service.health_check {
+            self.health.insert(key, service.created, check);
+        }
         self.frontends += service.frontends.len();
         self.warnings += service.warnings.len();
         for (index, frontend) in service.frontends.iter().enumerate() {
@@ -152,7 +174,6 @@ impl Desired {
                 created: service.created,
                 service: key.clone(),
                 index,
-                withheld: frontend.withheld.is_some(),
             };
             let claims = self.claims.entry(frontend.key()).or_default();
             let at = claims.partition_point(|other| *other < claim);

@@ -68,8 +68,6 @@ pub struct Frontend {
     pub protocol: Protocol,
     /// How long a client stays with its backend, in seconds; `None` without session affinity.
     pub affinity_seconds: Option<u32>,
-    /// Why it is kept out of the datapath, if it is.
-    pub withheld: Option<Withheld>,
 }
 
 impl Frontend {
@@ -81,6 +79,11 @@ impl Frontend {
             proto: self.protocol.number(),
             scope: scope::ANY,
         }
+    }
+
+    /// Whether source ranges are for it, where the Service has some.
+    pub fn is_guarded(&self) -> bool {
+        self.kind == FrontendKind::LoadBalancer
     }
 }
 

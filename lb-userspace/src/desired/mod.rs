@@ -2,8 +2,8 @@
 
 mod addresses;
 mod conflicts;
-mod feature_level;
 mod frontend;
+mod health;
 mod node;
 mod service;
 mod slices;
@@ -14,6 +14,7 @@ pub use conflicts::Desired;
 pub use frontend::{
     EndpointSet, Frontend, FrontendKind, HealthCheck, NoBackends, PortKey, Skipped, Withheld,
 };
-pub use node::{Identity, InvalidNodePortAddresses, NodePortAddresses, NodeView};
+pub use health::{HealthCheckOf, HealthChecks};
+pub use node::{Identity, InvalidNodePortAddresses, NodePortAddresses, NodeSources, NodeView};
 pub use service::{ServiceDesired, compile, explain};
 pub use slices::left_out;

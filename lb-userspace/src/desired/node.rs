@@ -84,38 +84,66 @@ pub struct NodeView {
     pub zone: Option<Box<str>>,
     /// The addresses on which NodePorts are served. Sorted, each once; never a loopback address.
     pub nodeport_addresses: Vec<IpAddr>,
+    /// Its own address of each family: the first of its Node's, else what the kernel prefers.
+    pub own: Vec<IpAddr>,
+}
+
+/// From where a node is known.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NodeSources<'a> {
+    /// The Node, if it is known.
+    pub node: Option<&'a Node>,
+    /// The machine, if it was asked.
+    pub host: Option<&'a Host>,
+    /// What an earlier agent has known the node by. It counts where the Node is not known, so that NodePorts do not move
+    /// only because it cannot be read now, and only while the machine has it.
+    pub remembered: &'a [IpAddr],
+    /// The Node may still come: what the kernel prefers does not count yet.
+    pub is_awaited: bool,
+}
+
+impl NodeSources<'_> {
+    /// The node's own address of each family.
+    fn own(&self) -> Vec<IpAddr> {
+        let of_node = self.node_addresses();
+        let has = |address: &&IpAddr| self.host.is_none_or(|host| host.addresses.contains(address));
+        let remembered = self.remembered.iter().filter(has).copied();
+        let preferred = self.host.into_iter().filter(|_| !self.is_awaited).flat_map(|host| &host.primary);
+        // The first of each family, as the kubelet orders them.
+        let mut own: Vec<IpAddr> = Vec::with_capacity(2);
+        for address in of_node.chain(remembered).chain(preferred.copied()) {
+            if unfit(address).is_none() && !own.iter().any(|known| known.is_ipv4() == address.is_ipv4()) {
+                own.push(address);
+            }
+        }
+        own
+    }
+
+    fn node_addresses(&self) -> impl Iterator<Item = IpAddr> {
+        let texts = self.node.into_iter().flat_map(|node| &node.ips);
+        texts.filter_map(|text| parse_address(text).ok())
+    }
 }
 
 impl NodeView {
-    /// Puts together what the Node says, if it is known, and what the machine says, if it was asked.
-    pub fn new(wanted: &NodePortAddresses, node: Option<&Node>, host: Option<&Host>) -> Self {
-        let internal = node.into_iter().flat_map(|node| &node.ips);
-        let internal: Vec<_> = internal.filter_map(|text| parse_address(text).ok()).collect();
+    /// Puts together what is known.
+    pub fn new(wanted: &NodePortAddresses, sources: NodeSources<'_>) -> Self {
+        let own = sources.own();
         let mut addresses: Vec<IpAddr> = match wanted {
-            NodePortAddresses::Primary => {
-                // The first of each family, as the kubelet orders them.
-                let of_host = host.into_iter().flat_map(|host| &host.primary);
-                let mut primary: Vec<IpAddr> = Vec::with_capacity(2);
-                for address in internal.iter().chain(of_host) {
-                    if !primary.iter().any(|known| known.is_ipv4() == address.is_ipv4()) {
-                        primary.push(*address);
-                    }
-                }
-                primary
-            }
+            NodePortAddresses::Primary => own.clone(),
             NodePortAddresses::Within(ranges) => {
                 // The machine knows what it has now; without its word, the Node's has to do.
-                let has = host.map_or(&internal, |host| &host.addresses);
-                has.iter()
-                    .copied()
-                    .filter(|address| ranges.iter().any(|range| range.contains(address)))
-                    .collect()
+                let has = sources
+                    .host
+                    .map_or_else(|| sources.node_addresses().collect(), |host| host.addresses.clone());
+                let is_within = |address: &IpAddr| ranges.iter().any(|range| range.contains(address));
+                has.into_iter().filter(is_within).collect()
             }
         };
         addresses.retain(|address| unfit(*address).is_none());
         addresses.sort_unstable();
         addresses.dedup();
-        Self { zone: node.and_then(|node| node.zone.clone()), nodeport_addresses: addresses }
+        Self { zone: sources.node.and_then(|node| node.zone.clone()), nodeport_addresses: addresses, own }
     }
 }
 
@@ -129,7 +157,11 @@ mod tests {
     }
 
     fn host(addresses: &[&str], primary: &[&str]) -> Host {
-        Host { addresses: ips(addresses), primary: ips(primary) }
+        Host { addresses: ips(addresses), primary: ips(primary), ..Host::default() }
+    }
+
+    fn sources<'a>(node: Option<&'a Node>, host: Option<&'a Host>) -> NodeSources<'a> {
+        NodeSources { node, host, ..NodeSources::default() }
     }
 
     #[test]
@@ -149,9 +181,32 @@ mod tests {
             (Some(of(&["nonsense", "127.0.0.1"])), None, &[]),
         ];
         for (node, host, want) in rows {
-            let view = NodeView::new(&NodePortAddresses::Primary, node.as_ref(), host);
+            let view = NodeView::new(&NodePortAddresses::Primary, sources(node.as_ref(), host));
             assert_eq!(view.nodeport_addresses, ips(want), "{node:?}, {host:?}");
         }
+    }
+
+    #[test]
+    fn while_the_node_is_not_known_its_address_is_what_it_was_and_not_what_the_kernel_prefers() {
+        let machine =
+            host(&["192.168.50.11", "192.168.60.5", "2001:db8::11"], &["192.168.60.5", "2001:db8::11"]);
+        let remembered = ips(&["192.168.50.11"]);
+        let known = node(NODE, "", &["192.168.70.1"]);
+        type Row<'a> = (Option<&'a Node>, bool, &'a [&'a str]);
+        let rows: [Row<'_>; 3] = [
+            (None, true, &["192.168.50.11"]),
+            (None, false, &["192.168.50.11", "2001:db8::11"]),
+            (Some(&known), false, &["192.168.70.1", "2001:db8::11"]),
+        ];
+        for (node, is_awaited, want) in rows {
+            let sources = NodeSources { node, host: Some(&machine), remembered: &remembered, is_awaited };
+            let view = NodeView::new(&NodePortAddresses::Primary, sources);
+            assert_eq!((view.nodeport_addresses, view.own), (ips(want), ips(want)), "{node:?}, {is_awaited}");
+        }
+        // The machine has it no longer, so nobody can ask there.
+        let moved = host(&["192.168.60.5"], &["192.168.60.5"]);
+        let sources = NodeSources { host: Some(&moved), remembered: &remembered, ..NodeSources::default() };
+        assert_eq!(NodeView::new(&NodePortAddresses::Primary, sources).own, ips(&["192.168.60.5"]));
     }
 
     #[test]
@@ -165,17 +220,17 @@ mod tests {
         ];
         let node = node(NODE, "", &["192.168.50.11"]);
         for (text, want) in rows {
-            let view = NodeView::new(&within(text), Some(&node), Some(&machine));
+            let view = NodeView::new(&within(text), sources(Some(&node), Some(&machine)));
             assert_eq!(view.nodeport_addresses, want, "{text}");
         }
         // As in `render`, which asks no kernel.
-        let view = NodeView::new(&within("192.168.0.0/16"), Some(&node), None);
+        let view = NodeView::new(&within("192.168.0.0/16"), sources(Some(&node), None));
         assert_eq!(view.nodeport_addresses, ips(&["192.168.50.11"]));
     }
 
     #[test]
     fn the_zone_is_the_node_s() {
-        let view = |node: Option<&Node>| NodeView::new(&NodePortAddresses::Primary, node, None);
+        let view = |node: Option<&Node>| NodeView::new(&NodePortAddresses::Primary, sources(node, None));
         assert_eq!(view(Some(&node(NODE, "zone-1", &[]))).zone.as_deref(), Some("zone-1"));
         assert_eq!(view(Some(&node(NODE, "", &[]))).zone, None);
         assert_eq!(view(None).zone, None);

@@ -6,9 +6,9 @@ use ipnet::IpNet;
 use lb_common::Verdict;
 
 use super::{
-    EndpointSet, Frontend, FrontendKind, HealthCheck, Identity, NodeView, PortKey, Skipped, Withheld,
+    EndpointSet, Frontend, FrontendKind, HealthCheck, Identity, NodeView, PortKey, Skipped,
     addresses::{Place, places},
-    feature_level, slices,
+    slices,
 };
 use crate::{
     endpoints::{Judged, Query, judge, select},
@@ -24,8 +24,9 @@ pub struct ServiceDesired {
     pub sets: Vec<EndpointSet>,
     /// Its frontends, also those kept out of the datapath.
     pub frontends: Vec<Frontend>,
-    /// Who may connect to its load-balancer addresses: only clients in one of these, or anybody where there are none.
-    pub source_ranges: Vec<IpNet>,
+    /// Who may connect to its load-balancer addresses: only clients in one of these, and nobody where none of them can be
+    /// read. `None`: anybody.
+    pub source_ranges: Option<Vec<IpNet>>,
     /// Where load balancers ask whether this node has endpoints.
     pub health_check: Option<HealthCheck>,
     /// What makes no frontend.
@@ -169,13 +170,7 @@ impl Compiler<'_> {
             let set = self.set(port, protocol, Family::of(address), policy);
             let is_apart = kind != FrontendKind::ClusterIP && policy == Policy::Local;
             let inside = is_apart.then(|| self.set(port, protocol, Family::of(address), Policy::Cluster));
-            let withheld = None;
-            let mut frontend =
-                Frontend { kind, address, port: number, set, inside, protocol, affinity_seconds, withheld };
-            if let Some(what) = feature_level::beyond(kind, protocol, affinity_seconds) {
-                let message = format!("{frontend}: this build does not serve {what} yet");
-                frontend.withheld = Some(Withheld { reason: Verdict::NotInThisBuild, message });
-            }
+            let frontend = Frontend { kind, address, port: number, set, inside, protocol, affinity_seconds };
             self.out.frontends.push(frontend);
         }
         self.missing_node_ports(port, protocol, places);
@@ -247,10 +242,6 @@ impl Compiler<'_> {
         local.sort_unstable();
         local.dedup();
         self.out.health_check = Some(HealthCheck { port, local_endpoints: local.len() });
-        if let Some(what) = feature_level::HEALTH_CHECKS_BEYOND {
-            let message = format!("health-check node port {port}: this build does not serve {what} yet");
-            self.out.skip(Verdict::NotInThisBuild, message);
-        }
     }
 
     /// Tells where the maps differ from this on purpose, see [`crate::plan::service`].

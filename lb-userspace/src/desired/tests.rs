@@ -24,18 +24,14 @@ fn of(service: &Service, slices: &[EndpointSlice]) -> ServiceDesired {
 /// The frontends that belong into the datapath, each with the addresses of its backends.
 fn served(desired: &ServiceDesired) -> Vec<String> {
     let socket = |backend: &Backend| std::net::SocketAddr::new(backend.address, backend.port).to_string();
-    let frontends = desired.frontends.iter().filter(|frontend| frontend.withheld.is_none());
+    let frontends = &desired.frontends;
     frontends
+        .iter()
         .map(|frontend| {
             let usable = desired.sets[frontend.set].selection.usable.iter().map(socket).collect::<Vec<_>>();
             format!("{frontend} -> {}", usable.join(" "))
         })
         .collect()
-}
-
-fn withheld(desired: &ServiceDesired) -> Vec<(Verdict, &str)> {
-    let withheld = desired.frontends.iter().filter_map(|frontend| frontend.withheld.as_ref());
-    withheld.map(|withheld| (withheld.reason, withheld.message.as_str())).collect()
 }
 
 fn skipped(desired: &ServiceDesired) -> Vec<(Verdict, &str)> {
@@ -187,7 +183,7 @@ fn e02_a_protocol_that_kubernetes_does_not_have_is_refused_and_never_tcp() {
 }
 
 #[test]
-fn what_is_beyond_this_build_is_computed_and_withheld() {
+fn every_kind_of_address_is_served_and_what_is_beyond_this_build_is_computed_and_withheld() {
     let slices = [web_slice(&[BACKEND_1])];
     let mut everything = Service {
         external_ips: vec!["203.0.113.10".into()],
@@ -195,37 +191,22 @@ fn what_is_beyond_this_build_is_computed_and_withheld() {
         ..web().of_type(ServiceType::LoadBalancer)
     };
     everything.ports[0].node_port = Some(30080);
-    let node = NodeView { zone: None, nodeport_addresses: vec!["192.168.50.11".parse().unwrap()] };
+    let node = NodeView { nodeport_addresses: vec!["192.168.50.11".parse().unwrap()], ..NodeView::default() };
     let desired = compile(&everything, &slices.iter().collect::<Vec<_>>(), &Identity::of(NODE), &node);
-    assert_eq!(served(&desired), ["ClusterIP 10.96.0.50:80/TCP -> 10.244.1.21:8080"]);
-    assert_eq!(
-        withheld(&desired),
-        [
-            (
-                Verdict::NotInThisBuild,
-                "LoadBalancer 203.0.113.20:80/TCP: this build does not serve load-balancer addresses yet"
-            ),
-            (
-                Verdict::NotInThisBuild,
-                "ExternalIP 203.0.113.10:80/TCP: this build does not serve external IPs yet"
-            ),
-            (
-                Verdict::NotInThisBuild,
-                "NodePort 192.168.50.11:30080/TCP: this build does not serve NodePorts yet"
-            ),
-        ]
-    );
-    assert!(desired.sets.iter().all(|set| set.selection.usable.len() == 1), "they have their backends");
+    let addresses = [
+        "ClusterIP 10.96.0.50:80",
+        "LoadBalancer 203.0.113.20:80",
+        "ExternalIP 203.0.113.10:80",
+        "NodePort 192.168.50.11:30080",
+    ];
+    assert_eq!(served(&desired), addresses.map(|address| format!("{address}/TCP -> 10.244.1.21:8080")));
 
     let sticky = Service { affinity: SessionAffinity::ClientIP { timeout_seconds: 10_800 }, ..web() };
     let desired = of(&sticky, &slices);
-    let why = "ClusterIP 10.96.0.50:80/TCP: this build does not serve session affinity yet";
-    assert_eq!(withheld(&desired), [(Verdict::NotInThisBuild, why)]);
     assert_eq!(desired.frontends[0].affinity_seconds, Some(10_800));
 
     let sctp = service("default/web", &[VIP]).port_of("http", 80, Ok(Protocol::Sctp));
-    let why = "ClusterIP 10.96.0.50:80/SCTP: this build does not serve SCTP yet";
-    assert_eq!(withheld(&of(&sctp, &[])), [(Verdict::NotInThisBuild, why)]);
+    assert_eq!(served(&of(&sctp, &slices)), ["ClusterIP 10.96.0.50:80/SCTP -> "]);
 }
 
 #[test]
@@ -337,22 +318,6 @@ fn b47_of_two_claims_the_kind_decides_then_the_age_then_the_name() {
             assert_eq!((desired.frontend_counts(), desired.service_count()), ((0, 0), 0));
         }
     }
-}
-
-#[test]
-fn an_address_of_a_withheld_frontend_is_taken_all_the_same() {
-    let sticky = Service {
-        created: Some(100),
-        affinity: SessionAffinity::ClientIP { timeout_seconds: 10_800 },
-        ..service("default/sticky", &[VIP]).port("http", 80)
-    };
-    let younger = Service { created: Some(200), ..web() };
-    let mut desired = Desired::default();
-    for service in [&sticky, &younger] {
-        desired.update(&service.key, Some(of(service, &[])));
-    }
-    assert_eq!(desired.winner(&vip()), None);
-    assert_eq!(desired.frontend_counts(), (2, 0));
 }
 
 #[test]

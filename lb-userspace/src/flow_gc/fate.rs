@@ -25,13 +25,51 @@ pub enum End {
 
 /// The key of the entry in the other direction, for an entry with this key and value.
 pub(super) fn partner_key(key: &FlowKey, value: &FlowValue) -> FlowKey {
-    let direction = if is_forward(key) { Direction::Forward } else { Direction::Reply };
-    FlowKey::other(&value.translated, key.proto, direction)
+    FlowKey::other(&value.translated, key.proto, direction(key))
+}
+
+/// The direction of an entry. Those that no program writes count as replies.
+fn direction(key: &FlowKey) -> Direction {
+    [Direction::Forward, Direction::Return, Direction::Outward]
+        .into_iter()
+        .find(|direction| *direction as u8 == key.direction)
+        .unwrap_or(Direction::Reply)
 }
 
 /// Whether the entry is of packets to the VIP.
 pub(super) fn is_forward(key: &FlowKey) -> bool {
-    key.direction == Direction::Forward as u8
+    direction(key) == Direction::Forward
+}
+
+/// What an entry says of its flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// It is one of the two that every flow has.
+    Own,
+    /// It is an outward entry. The flow that it belongs to has its reply entry here.
+    Outward(FlowKey),
+    /// It is a return entry, which its outward one answers for.
+    Return,
+}
+
+/// The role of an entry.
+pub(super) fn role(key: &FlowKey) -> Role {
+    match direction(key) {
+        Direction::Forward | Direction::Reply => Role::Own,
+        Direction::Outward => Role::Outward(FlowKey::new(key.tuple.reversed(), key.proto, Direction::Reply)),
+        Direction::Return => Role::Return,
+    }
+}
+
+/// The key of the outward entry of a flow, for either entry of its own, when it has one.
+pub(super) fn outward_key(key: &FlowKey, value: &FlowValue) -> Option<FlowKey> {
+    let tuple = if is_forward(key) { value.translated } else { key.tuple.reversed() };
+    has_source_nat(value).then_some(FlowKey::new(tuple, key.proto, Direction::Outward))
+}
+
+/// Whether an entry is of a flow with source NAT.
+pub(super) fn has_source_nat(value: &FlowValue) -> bool {
+    value.flags & flow::flags::SOURCE_NAT != 0
 }
 
 /// Whether `partner`, found at [`partner_key`], is of the same flow: the client's port may since have been bound to
@@ -75,6 +113,7 @@ mod tests {
 
     const CLIENT: (lb_common::Address, u16) = (from_v4([10, 244, 1, 5]), 40_000);
     const VIP: (lb_common::Address, u16) = (from_v4([10, 96, 0, 50]), 80);
+    const NODE: (lb_common::Address, u16) = (from_v4([192, 168, 50, 11]), 61_000);
     const BACKEND_1: (lb_common::Address, u16) = (from_v4([10, 244, 1, 21]), 8080);
     const BACKEND_2: (lb_common::Address, u16) = (from_v4([10, 244, 2, 22]), 8080);
 
@@ -163,6 +202,21 @@ mod tests {
         assert_eq!(partner_key(&forward_key, &forward), reply_key);
         assert_eq!(partner_key(&reply_key, &reply), forward_key);
         assert!(are_partners(&forward_key, &reply) && are_partners(&reply_key, &forward));
+
+        let out_key = FlowKey::new(tuple(CLIENT, BACKEND_1), proto::TCP, Direction::Outward);
+        let outward = entry(tuple(NODE, BACKEND_1), 0, 0);
+        let return_key = FlowKey::new(tuple(BACKEND_1, NODE), proto::TCP, Direction::Return);
+        let back = entry(tuple(BACKEND_1, CLIENT), 0, 0);
+        assert_eq!(partner_key(&out_key, &outward), return_key);
+        assert_eq!(partner_key(&return_key, &back), out_key);
+        assert!(are_partners(&out_key, &back) && are_partners(&return_key, &outward));
+        assert_eq!(role(&out_key), Role::Outward(reply_key));
+        assert_eq!([&forward_key, &reply_key, &return_key].map(role), [Role::Own, Role::Own, Role::Return]);
+        for (key, mut value) in [(&forward_key, forward), (&reply_key, reply)] {
+            assert_eq!(outward_key(key, &value), None, "a flow without source NAT");
+            value.flags = flow::flags::SOURCE_NAT;
+            assert_eq!(outward_key(key, &value), Some(out_key));
+        }
 
         let rebound = entry(tuple(CLIENT, BACKEND_2), seen::ANY, 0);
         assert!(!are_partners(&reply_key, &rebound), "the client's port is bound to another backend now");

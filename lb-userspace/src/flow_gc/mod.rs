@@ -8,7 +8,9 @@ mod fate;
 use std::{path::Path, time::Duration};
 
 pub use fate::End;
-use fate::{SHORTEST_LIMIT, are_partners, end, is_forward, partner_key};
+use fate::{
+    Role, SHORTEST_LIMIT, are_partners, end, has_source_nat, is_forward, outward_key, partner_key, role,
+};
 use lb_common::{FlowKey, FlowValue, ServiceKey, ServiceValue, maps, service::scope, settings::flags};
 use serde::{Deserialize, Serialize};
 use tokio::{sync::watch, task::spawn_blocking, time::sleep};
@@ -60,7 +62,7 @@ pub struct Pass {
     pub began: u64,
     /// How many frontends had been removed when it began ([`crate::reconcile::Status::removals`]).
     pub removals: u64,
-    /// Entries looked at; a flow has two.
+    /// Entries looked at; a flow has two, and four where an address of this node stands for its client.
     pub entries: u64,
     /// Flows removed since the agent started.
     pub removed: Removed,
@@ -172,6 +174,37 @@ impl FlowGc {
     }
 
     fn look_at(&mut self, key: &FlowKey, value: &FlowValue, now: u64) -> Result<(), MapError> {
+        match role(key) {
+            Role::Own => self.look_at_flow(key, value, now),
+            _ if now.saturating_sub(value.last_seen) <= SHORTEST_LIMIT => Ok(()),
+            Role::Outward(reply_key) => match self.find(&reply_key)? {
+                Some(reply) if has_source_nat(&reply) => Ok(()),
+                _ => self.free_port(key, value, now),
+            },
+            Role::Return => {
+                let outward = self.find(&partner_key(key, value))?;
+                if !outward.is_some_and(|outward| are_partners(key, &outward)) {
+                    self.remove_if_still_silent(key, value.last_seen)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Removes an outward entry and its return entry, unless packets have begun to use them again.
+    fn free_port(&mut self, key: &FlowKey, value: &FlowValue, now: u64) -> Result<(), MapError> {
+        if now.saturating_sub(value.last_seen) > SHORTEST_LIMIT
+            && self.remove_if_still_silent(key, value.last_seen)?
+        {
+            let return_key = partner_key(key, value);
+            if let Some(back) = self.find(&return_key)?.filter(|back| are_partners(key, back)) {
+                self.remove_if_still_silent(&return_key, back.last_seen)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn look_at_flow(&mut self, key: &FlowKey, value: &FlowValue, now: u64) -> Result<(), MapError> {
         if now.saturating_sub(value.last_seen) > SHORTEST_LIMIT {
             let partner_key = partner_key(key, value);
             let partner = self.find(&partner_key)?.filter(|partner| are_partners(key, partner));
@@ -194,6 +227,11 @@ impl FlowGc {
                 }
                 if removed {
                     self.pass.removed.count(end);
+                    if let Some(key) = outward_key(key, value)
+                        && let Some(value) = self.find(&key)?
+                    {
+                        self.free_port(&key, &value, now)?;
+                    }
                 }
                 return Ok(());
             }

@@ -5,9 +5,18 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use lb_common::{ServiceKey, backend::state, maps, service::flags::CLUSTER_IP};
+use lb_common::{
+    ServiceKey,
+    backend::state,
+    maps,
+    service::{
+        flags::{CLUSTER_IP, INSIDE_APART},
+        scope,
+    },
+};
 
-use super::{LbMaps, MapError, Op, Snapshot};
+use super::{LbMaps, MapError, Op, Part, Snapshot, Which};
+use crate::sys::Cursor;
 
 /// In-memory maps with the sizes and errors of the real ones. Clones share the same maps, as two openers of a pin do.
 ///
@@ -37,6 +46,8 @@ pub struct Sizes {
     pub backends: usize,
     /// Of BACKEND_STATE.
     pub states: usize,
+    /// Of SOURCE_RANGES.
+    pub ranges: usize,
 }
 
 impl Default for Sizes {
@@ -45,6 +56,7 @@ impl Default for Sizes {
             services: maps::SERVICES_SIZE,
             backends: maps::BACKENDS_SIZE,
             states: maps::BACKEND_STATE_SIZE,
+            ranges: maps::SOURCE_RANGES_SIZE,
         }
     }
 }
@@ -94,6 +106,15 @@ impl FakeMaps {
         std::mem::take(&mut self.lock().log)
     }
 
+    /// Writes as somebody else would, past whoever thinks that the maps are theirs. Never fails on purpose.
+    ///
+    /// # Panics
+    /// If there is no room.
+    #[expect(clippy::expect_used, reason = "for tests")]
+    pub fn tamper(&self, op: &Op) {
+        self.lock().write(op).expect("there is room");
+    }
+
     fn lock(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -122,16 +143,36 @@ impl LbMaps for FakeMaps {
     fn snapshot(&self) -> Result<Snapshot, MapError> {
         Ok(self.holds())
     }
+
+    fn read(&self, map: Which, _from: Option<Cursor>) -> Result<Part, MapError> {
+        let holds = self.holds();
+        Ok(match map {
+            Which::States => Part::last(holds.states.into_iter().map(|(id, state)| Op::PutState(id, state))),
+            Which::Backends => {
+                Part::last(holds.backends.into_iter().map(|(key, it)| Op::PutBackend(key, it)))
+            }
+            Which::Services => {
+                Part::last(holds.services.into_iter().map(|(key, it)| Op::PutService(key, it)))
+            }
+            Which::Ranges => Part::last(holds.ranges.into_iter().map(Op::PutRange)),
+            Which::Settings => Part::last(std::iter::once(Op::PutSettings(holds.settings))),
+        })
+    }
 }
 
 impl Shared {
     fn write(&mut self, op: &Op) -> Result<(), MapError> {
-        let Snapshot { services, backends, states, settings } = &mut self.holds;
+        let Snapshot { services, backends, states, ranges, settings } = &mut self.holds;
         let full = |size: usize| {
             let max_entries = u32::try_from(size).unwrap_or(u32::MAX);
             Err(MapError::Full { map: op.map(), max_entries })
         };
-        let Sizes { services: services_size, backends: backends_size, states: states_size } = self.sizes;
+        let Sizes {
+            services: services_size,
+            backends: backends_size,
+            states: states_size,
+            ranges: ranges_size,
+        } = self.sizes;
         match *op {
             Op::PutService(key, _) if !services.contains_key(&key) && services.len() >= services_size => {
                 return full(services_size);
@@ -141,6 +182,9 @@ impl Shared {
             }
             Op::PutState(id, _) if !states.contains_key(&id) && states.len() >= states_size => {
                 return full(states_size);
+            }
+            Op::PutRange(range) if !ranges.contains(&range) && ranges.len() >= ranges_size => {
+                return full(ranges_size);
             }
             Op::PutService(key, value) => {
                 services.insert(key, value);
@@ -160,14 +204,21 @@ impl Shared {
             Op::DeleteState(id) => {
                 states.remove(&id);
             }
+            Op::PutRange(range) => {
+                ranges.insert(range);
+            }
+            Op::DeleteRange(range) => {
+                ranges.remove(&range);
+            }
             Op::PutSettings(value) => *settings = value,
         }
         Ok(())
     }
 }
 
-/// Whether every slot that a packet can choose is there, and its backend active; and whether every ClusterIP as a whole is
-/// where it is looked for, and the address of a frontend.
+/// Whether every slot that a packet can choose is there, and its backend active; whether every ClusterIP as a whole is
+/// where it is looked for, and the address of a frontend; and whether every frontend with an entry apart for clients inside
+/// has one.
 fn whole(maps: &Snapshot) -> Result<(), String> {
     for (key, value) in &maps.services {
         if key.is_whole() {
@@ -178,6 +229,12 @@ fn whole(maps: &Snapshot) -> Result<(), String> {
             }
             if !maps.settings.may_be_cluster_ip(key.address) {
                 return Err(format!("{key:?} is outside of {:?}", maps.settings.cluster_ips));
+            }
+        }
+        if value.flags & INSIDE_APART != 0 {
+            let inside = maps.services.get(&ServiceKey { scope: scope::INSIDE, ..*key });
+            if inside.is_none() {
+                return Err(format!("{key:?} has nothing for clients inside"));
             }
         }
         let set = value.set;

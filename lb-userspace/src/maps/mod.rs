@@ -1,24 +1,29 @@
 //! Where the kernel begins: one narrow trait over the maps that the agent writes.
 
 mod bpf;
+mod element;
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;
 mod op;
+mod part;
 mod read;
 mod record;
-mod settings;
 mod table;
+mod trie;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 pub use bpf::BpfMaps;
-
+pub use element::{Element, NodeMap, SettingsMap, Single};
 use lb_common::{BackendState, BackendValue, ServiceKey, ServiceValue, Settings, SlotKey};
-pub use op::Op;
+pub use op::{EntryKey, Op, SourceRange};
+pub use part::{Part, Which};
 pub use read::PinnedMaps;
 pub use record::Record;
-pub use settings::SettingsMap;
-pub use table::{Entries, Step, Table};
+pub use table::{Entries, STEP, Step, Table};
+pub use trie::SourceRangesMap;
+
+use crate::sys::Cursor;
 
 /// What the maps hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,6 +34,8 @@ pub struct Snapshot {
     pub backends: HashMap<SlotKey, BackendValue>,
     /// BACKEND_STATE.
     pub states: HashMap<u32, BackendState>,
+    /// SOURCE_RANGES.
+    pub ranges: BTreeSet<SourceRange>,
     /// SETTINGS.
     pub settings: Settings,
 }
@@ -47,12 +54,19 @@ pub trait LbMaps: Send {
     /// # Errors
     /// [`MapError`] where a map cannot be read.
     fn snapshot(&self) -> Result<Snapshot, MapError>;
+
+    /// Reads a part of a map back: from `from` on, or from the beginning. An entry that is there from the first part to the
+    /// last, whatever its value, is read once.
+    ///
+    /// # Errors
+    /// [`MapError`] where the map cannot be read.
+    fn read(&self, map: Which, from: Option<Cursor>) -> Result<Part, MapError>;
 }
 
 /// Why an operation on a map failed.
 #[derive(Debug, thiserror::Error)]
 pub enum MapError {
-    /// No room for another entry (E2BIG from a hash map).
+    /// No room for another entry (E2BIG from a hash map, ENOSPC from a trie).
     #[error(
         "map {map} is full: it has room for {max_entries} entries; a larger one takes `readylb cleanup` and a start with \
          --map-size {map}=N"

@@ -4,10 +4,11 @@ use std::{collections::BTreeMap, path::Path};
 
 use aya::maps::{Map, MapData, PerCpuArray};
 use lb_common::{
-    BackendState, BackendValue, FlowKey, FlowValue, ServiceKey, ServiceValue, SlotKey, Verdict, maps,
+    AffinityKey, AffinityValue, BackendState, BackendValue, FlowKey, FlowValue, ServiceKey, ServiceValue,
+    SlotKey, SocketKey, SocketValue, Verdict, maps,
 };
 
-use super::{MapError, SettingsMap, Table, table::kernel};
+use super::{MapError, SettingsMap, SourceRangesMap, Table, table::kernel};
 
 /// The pinned maps of a datapath, for reading.
 pub struct PinnedMaps {
@@ -21,6 +22,12 @@ pub struct PinnedMaps {
     pub flows_new: Table<FlowKey, FlowValue>,
     /// FLOWS.
     pub flows: Table<FlowKey, FlowValue>,
+    /// AFFINITY.
+    pub affinity: Table<AffinityKey, AffinityValue>,
+    /// SOCKETS.
+    pub sockets: Table<SocketKey, SocketValue>,
+    /// SOURCE_RANGES.
+    pub ranges: SourceRangesMap,
     /// SETTINGS.
     pub settings: SettingsMap,
     counters: PerCpuArray<MapData, u64>,
@@ -42,6 +49,9 @@ impl PinnedMaps {
             states: Table::open(folder, maps::BACKEND_STATE)?,
             flows_new: Table::open(folder, maps::FLOWS_NEW)?,
             flows: Table::open(folder, maps::FLOWS)?,
+            affinity: Table::open(folder, maps::AFFINITY)?,
+            sockets: Table::open(folder, maps::SOCKETS)?,
+            ranges: SourceRangesMap::open(folder)?,
             settings: SettingsMap::open(folder)?,
             counters,
         })

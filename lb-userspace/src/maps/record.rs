@@ -10,10 +10,10 @@ use std::{
 
 use lb_common::{
     Address, BackendState, BackendValue, ServiceKey, ServiceValue, Settings, SlotKey,
-    service::flags::CLUSTER_IP,
+    service::{flags::CLUSTER_IP, scope},
 };
 
-use super::{Op, Snapshot};
+use super::{EntryKey, Op, Snapshot, SourceRange, Which};
 
 /// What the maps hold: read back once at the start, then kept up with every operation that was carried out. A failed
 /// operation changes neither, so the two never differ.
@@ -28,9 +28,13 @@ pub struct Record {
     /// The slots of a block are one range.
     backends: BTreeMap<SlotKey, BackendValue>,
     states: BTreeMap<u32, BackendState>,
+    /// Those of a service id are together.
+    ranges: BTreeSet<SourceRange>,
     settings: Settings,
     /// Block → frontends that lead to it.
     block_users: BTreeMap<u32, u32>,
+    /// How many of the services are apart for clients inside.
+    insides: usize,
     /// Frontends, each behind its service id.
     frontends: BTreeSet<(u32, ServiceKey)>,
     /// Address → frontends that make it a ClusterIP.
@@ -45,6 +49,7 @@ impl Record {
         let mut record = Self {
             settings: snapshot.settings,
             states: snapshot.states.into_iter().collect(),
+            ranges: snapshot.ranges,
             ..Self::default()
         };
         for (key, value) in snapshot.services {
@@ -71,6 +76,7 @@ impl Record {
                     self.cluster_ips.entry(key.address).or_default().insert(key);
                 }
                 self.services.insert(key, value);
+                self.insides += usize::from(key.scope == scope::INSIDE);
                 *self.block_users.entry(value.set.block).or_default() += 1;
                 self.frontends.insert((value.service_id, key));
             }
@@ -92,6 +98,12 @@ impl Record {
             Op::DeleteState(id) => {
                 self.states.remove(&id);
             }
+            Op::PutRange(range) => {
+                self.ranges.insert(range);
+            }
+            Op::DeleteRange(range) => {
+                self.ranges.remove(&range);
+            }
             Op::PutSettings(settings) => self.settings = settings,
         }
     }
@@ -99,29 +111,59 @@ impl Record {
     /// What takes an operation back, if it changes anything. Settings are not taken back: ids that were once reserved
     /// stay so.
     pub fn inverse(&self, op: &Op) -> Option<Op> {
-        match *op {
-            Op::PutService(key, value) => match self.service(&key) {
-                Some(old) => (*old != value).then_some(Op::PutService(key, *old)),
-                None => Some(Op::DeleteService(key)),
-            },
-            Op::DeleteService(key) => self.service(&key).map(|old| Op::PutService(key, *old)),
-            Op::PutBackend(key, value) => match self.backends.get(&key) {
-                Some(old) => (*old != value).then_some(Op::PutBackend(key, *old)),
-                None => Some(Op::DeleteBackend(key)),
-            },
-            Op::DeleteBackend(key) => self.backends.get(&key).map(|old| Op::PutBackend(key, *old)),
-            Op::PutState(id, state) => match self.states.get(&id) {
-                Some(old) => (*old != state).then_some(Op::PutState(id, *old)),
-                None => Some(Op::DeleteState(id)),
-            },
-            Op::DeleteState(id) => self.states.get(&id).map(|old| Op::PutState(id, *old)),
-            Op::PutSettings(_) => None,
+        let key = op.key();
+        match self.held(&key) {
+            _ if key == EntryKey::Settings => None,
+            Some(held) => (held != *op).then_some(held),
+            None if op.deletes() => None,
+            None => key.delete(),
         }
     }
 
-    /// The frontends.
+    /// What is under a key, as the operation that makes it.
+    pub fn held(&self, key: &EntryKey) -> Option<Op> {
+        match *key {
+            EntryKey::Service(key) => self.service(&key).map(|value| Op::PutService(key, *value)),
+            EntryKey::Backend(key) => self.backends.get(&key).map(|value| Op::PutBackend(key, *value)),
+            EntryKey::State(id) => self.states.get(&id).map(|state| Op::PutState(id, *state)),
+            EntryKey::Range(range) => self.ranges.contains(&range).then_some(Op::PutRange(range)),
+            EntryKey::Settings => Some(Op::PutSettings(self.settings)),
+        }
+    }
+
+    /// The keys of a map.
+    pub fn keys(&self, map: Which) -> Box<dyn Iterator<Item = EntryKey> + '_> {
+        match map {
+            Which::States => Box::new(self.states.keys().copied().map(EntryKey::State)),
+            Which::Backends => Box::new(self.backends.keys().copied().map(EntryKey::Backend)),
+            Which::Services => {
+                let whole = self.addresses.keys().copied().map(ServiceKey::whole);
+                Box::new(self.services.keys().copied().chain(whole).map(EntryKey::Service))
+            }
+            Which::Ranges => Box::new(self.ranges.iter().copied().map(EntryKey::Range)),
+            Which::Settings => Box::new(std::iter::once(EntryKey::Settings)),
+        }
+    }
+
+    /// Number of entries of a map.
+    pub fn len(&self, map: Which) -> usize {
+        match map {
+            Which::States => self.states.len(),
+            Which::Backends => self.backends.len(),
+            Which::Services => self.services.len() + self.addresses.len(),
+            Which::Ranges => self.ranges.len(),
+            Which::Settings => 1,
+        }
+    }
+
+    /// The frontends, and what of them is apart for clients inside.
     pub const fn services(&self) -> &HashMap<ServiceKey, ServiceValue> {
         &self.services
+    }
+
+    /// Number of frontends.
+    pub fn frontend_count(&self) -> usize {
+        self.services.len() - self.insides
     }
 
     /// The entry of an address as a whole.
@@ -156,6 +198,17 @@ impl Record {
         &self.states
     }
 
+    /// Every range of clients, those of a service id together.
+    pub const fn all_ranges(&self) -> &BTreeSet<SourceRange> {
+        &self.ranges
+    }
+
+    /// The ranges of clients of a service id, in order.
+    pub fn ranges(&self, service_id: u32) -> impl Iterator<Item = &SourceRange> {
+        let first = SourceRange { service_id, client: [0; 16], bits: 0 };
+        self.ranges.range(first..).take_while(move |range| range.service_id == service_id)
+    }
+
     /// The settings.
     pub const fn settings(&self) -> Settings {
         self.settings
@@ -166,7 +219,7 @@ impl Record {
         self.block_users.contains_key(&block)
     }
 
-    /// The frontends that have the service id.
+    /// The frontends that have the service id, and what of them is apart for clients inside.
     pub fn frontends(&self, service_id: u32) -> impl Iterator<Item = &ServiceValue> {
         let first = (service_id, ServiceKey { address: [0; 16], port: 0, proto: 0, scope: 0 });
         let keys = self.frontends.range(first..).take_while(move |(id, _)| *id == service_id);
@@ -185,6 +238,7 @@ impl Record {
 
     fn remove_service(&mut self, key: &ServiceKey) {
         let Some(old) = self.services.remove(key) else { return };
+        self.insides -= usize::from(key.scope == scope::INSIDE);
         decrement(&mut self.block_users, old.set.block);
         self.frontends.remove(&(old.service_id, *key));
         remove_member(&mut self.cluster_ips, key.address, key);

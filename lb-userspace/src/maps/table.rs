@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Entries of a step of a walk where nothing else is asked for.
-const STEP: usize = 4096;
+pub const STEP: usize = 4096;
 
 /// A pinned hash map of one key and one value type.
 #[derive(Debug)]

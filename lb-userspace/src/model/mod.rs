@@ -12,7 +12,7 @@ pub mod store;
 pub use address::{Family, InvalidAddress, InvalidRange, parse_address, parse_range, unfit};
 pub use endpoint_slice::{AddressType, Conditions, Endpoint, EndpointSlice, Hints, SlicePort};
 pub use key::{API_SERVER, Kind, ObjectKey, ObjectRef};
-pub use node::{Host, Node};
+pub use node::{Host, Interface, Node};
 pub use protocol::Protocol;
 pub use service::{
     LoadBalancerIp, Policy, Service, ServicePort, ServiceType, SessionAffinity, TrafficDistribution,

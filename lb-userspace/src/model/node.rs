@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use serde::{Deserialize, Serialize};
+
 use super::{Kind, ObjectKey, ObjectRef};
 
 /// A `v1` Node, reduced to what a proxy obeys.
@@ -29,6 +31,19 @@ pub struct Host {
     pub addresses: Vec<IpAddr>,
     /// Of each family, the one that the kernel prefers as a source towards other machines. It is among the addresses.
     pub primary: Vec<IpAddr>,
+    /// The interfaces that have such addresses or lead out. Sorted by index.
+    pub interfaces: Vec<Interface>,
+}
+
+/// An interface of the machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interface {
+    /// Its index.
+    pub index: u32,
+    /// Its addresses that another machine may reach, the one that it is best known by first of each family.
+    pub addresses: Vec<IpAddr>,
+    /// The way out to other machines leads over it, by IPv4 or IPv6.
+    pub leads_out: bool,
 }
 
 impl Host {

@@ -182,6 +182,11 @@ impl Store {
         self.feeds.iter().all(|feed| feed.synced || (feed.optional && feed.failing.is_some()))
     }
 
+    /// Whether every feed has completed its first list, the optional ones too.
+    pub fn is_heard(&self) -> bool {
+        self.feeds.iter().all(|feed| feed.synced)
+    }
+
     /// What the feeds and the objects warn of, without repetition.
     pub fn warnings(&self) -> BTreeSet<Warning> {
         let of_feeds = self.feeds.iter().flat_map(|feed| feed.warnings.iter().cloned());

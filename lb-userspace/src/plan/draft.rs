@@ -1,19 +1,28 @@
 //! A plan in the making.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+use ipnet::IpNet;
 use lb_common::{
     BackendSet, BackendState, BackendValue, ServiceKey, ServiceValue, SlotKey,
     backend::state,
-    service::flags::{CLUSTER_IP, DROP_WHEN_EMPTY},
+    service::{
+        flags::{DROP_WHEN_EMPTY, SOURCE_RANGES},
+        scope,
+    },
 };
 
-use super::{Leftovers, Place, Plan, PlanError, address::Addresses, place};
+use super::{
+    Leftovers, Place, Plan, PlanError,
+    address::Addresses,
+    parts::{Part, met_by},
+    place, ranges,
+};
 use crate::{
-    desired::{EndpointSet, Frontend, FrontendKind, NoBackends},
+    desired::{EndpointSet, NoBackends},
     endpoints::{Backend, Selection},
     ids::{Exhausted, Ids, Next, ServicePort},
-    maps::{Op, Record},
+    maps::{Op, Record, SourceRange},
     model::ObjectKey,
 };
 
@@ -28,11 +37,21 @@ pub(super) struct Draft<'a> {
     states: BTreeMap<u32, u32>,
     slots: Vec<Op>,
     frontends: Vec<(ServiceKey, ServiceValue)>,
+    /// Who may connect to the frontends that are guarded.
+    source_ranges: &'a [IpNet],
+    /// The service ids of such frontends.
+    guarded: BTreeSet<u32>,
     complete: bool,
 }
 
 impl<'a> Draft<'a> {
-    pub(super) fn new(service: &'a ObjectKey, record: &'a Record, ids: &'a mut Ids, complete: bool) -> Self {
+    pub(super) fn new(
+        service: &'a ObjectKey,
+        record: &'a Record,
+        ids: &'a mut Ids,
+        source_ranges: Option<&'a [IpNet]>,
+        complete: bool,
+    ) -> Self {
         Self {
             service,
             record,
@@ -42,15 +61,16 @@ impl<'a> Draft<'a> {
             states: BTreeMap::new(),
             slots: Vec::new(),
             frontends: Vec::new(),
+            source_ranges: source_ranges.unwrap_or_default(),
+            guarded: BTreeSet::new(),
             complete,
         }
     }
 
-    /// Brings the frontends that share a set to it. Until every first list is complete, the backends of their present sets
-    /// stay in it.
-    pub(super) fn set(&mut self, set: &EndpointSet, frontends: &[&Frontend]) -> Result<(), PlanError> {
-        let held: Vec<_> =
-            frontends.iter().filter_map(|frontend| self.record.services().get(&frontend.key())).collect();
+    /// Brings the entries that share a set to it. Until every first list is complete, the backends of the sets that their
+    /// clients meet now stay in it.
+    pub(super) fn set(&mut self, set: &EndpointSet, parts: &[Part]) -> Result<(), PlanError> {
+        let held: Vec<_> = parts.iter().flat_map(|part| met_by(part, self.record)).collect();
         let port = ServicePort { service: self.service.clone(), port: set.port.clone() };
         let service_id = self.ids.service(port, held.iter().map(|value| value.service_id))?;
         self.service_ids.push(service_id);
@@ -66,20 +86,25 @@ impl<'a> Draft<'a> {
         for (place, flags) in wanted.chosen.iter().chain(&wanted.draining) {
             members.push(self.member(service_id, *place, *flags)?);
         }
+        let count = wanted.chosen.len();
         let local = wanted.chosen.iter().filter(|(_, flags)| flags & state::LOCAL != 0).count();
-        let count = as_count(wanted.chosen.len());
-        let backend_set = self.block(&held, service_id, &members, count, as_count(local));
+        // The chosen ones come with those of this node first. Within, programs look for an id in order.
+        members[..local].sort_unstable_by_key(|member| member.backend_id);
+        members[local..count].sort_unstable_by_key(|member| member.backend_id);
+        let backend_set = self.block(&held, service_id, &members, as_count(count), as_count(local));
         let flags = if set.no_backends() == NoBackends::Drop { DROP_WHEN_EMPTY } else { 0 };
-        for frontend in frontends {
-            let of_kind = if frontend.kind == FrontendKind::ClusterIP { CLUSTER_IP } else { 0 };
+        for part in parts {
             let value = ServiceValue {
                 set: backend_set,
                 service_id,
-                flags: flags | of_kind,
-                affinity_seconds: frontend.affinity_seconds.unwrap_or_default(),
+                flags: flags | part.flags,
+                affinity_seconds: part.affinity_seconds,
                 pad: 0,
             };
-            self.frontends.push((frontend.key(), value));
+            self.frontends.push((part.key, value));
+            if part.flags & SOURCE_RANGES != 0 {
+                self.guarded.insert(service_id);
+            }
         }
         Ok(())
     }
@@ -93,8 +118,11 @@ impl<'a> Draft<'a> {
     }
 
     /// Puts everything in order.
-    pub(super) fn finish(self) -> Plan {
+    pub(super) fn finish(mut self) -> Plan {
         let (record, mut leftovers) = (self.record, Leftovers::default());
+        let (new_ranges, old_ranges) = self.ranges();
+        // What is apart for clients inside is there before they are sent to it.
+        self.frontends.sort_by_key(|(key, _)| key.scope != scope::INSIDE);
         let frontends = self.frontends.iter().map(|(key, value)| (*key, Some(*value)));
         let addresses = Addresses::of(frontends, record, self.complete);
         let settings = addresses.settings(self.ids.reserve(record.settings()), record);
@@ -108,16 +136,28 @@ impl<'a> Draft<'a> {
                 now.push(Op::PutState(id, BackendState { flags }));
             }
         }
-        now.extend(self.slots.into_iter().chain(addresses.before));
+        now.extend(self.slots.into_iter().chain(new_ranges).chain(addresses.before));
         for (key, value) in self.frontends {
             let held = record.services().get(&key);
             if held != Some(&value) {
                 now.push(Op::PutService(key, value));
-                held.into_iter().for_each(|held| leftovers.add(held, record));
+                held.into_iter().for_each(|held| leftovers.add(&key, held, record));
             }
         }
-        now.extend(addresses.after);
+        now.extend(addresses.after.into_iter().chain(old_ranges));
         Plan { now, leftovers, held_back: addresses.held_back }
+    }
+
+    /// The ranges of clients that are to come, and those that are to go.
+    fn ranges(&self) -> (Vec<Op>, Vec<Op>) {
+        let (mut come, mut go) = (Vec::new(), Vec::new());
+        for &service_id in &self.guarded {
+            let wanted = ranges::entries(service_id, self.source_ranges);
+            let held: BTreeSet<SourceRange> = self.record.ranges(service_id).copied().collect();
+            come.extend(wanted.difference(&held).copied().map(Op::PutRange));
+            go.extend(held.difference(&wanted).copied().map(Op::DeleteRange));
+        }
+        (come, go)
     }
 
     fn member(
@@ -131,7 +171,8 @@ impl<'a> Draft<'a> {
         Ok(BackendValue { address, port, pad: 0, backend_id })
     }
 
-    /// The block that a frontend leads to already, if it is just so; else a new one. An empty set needs none.
+    /// The block that a frontend of the Service port leads to already, if it is just so; else a new one. An empty set needs
+    /// none.
     fn block(
         &mut self,
         held: &[&ServiceValue],
@@ -141,14 +182,15 @@ impl<'a> Draft<'a> {
         local: u16,
     ) -> BackendSet {
         let slot = |block, (at, member)| (SlotKey { block, slot: as_count(at), pad: 0 }, member);
-        let is_so = |value: &&&ServiceValue| {
+        let is_so = |value: &&ServiceValue| {
             let set = value.set;
             let wanted = members.iter().enumerate().map(|member| slot(set.block, member));
             (set.count, set.local) == (count, local)
                 && value.service_id == service_id
                 && self.record.block(set.block).map(|(key, value)| (*key, value)).eq(wanted)
         };
-        if let Some(value) = held.iter().find(is_so) {
+        let of_port = self.record.frontends(service_id);
+        if let Some(value) = held.iter().copied().chain(of_port).find(is_so) {
             return value.set;
         }
         if members.is_empty() {

@@ -5,7 +5,14 @@ use std::{
     collections::{BTreeSet, HashMap, HashSet},
 };
 
-use lb_common::{BackendState, BackendValue, ServiceValue, SlotKey, backend::state::ACTIVE};
+use lb_common::{
+    BackendState, BackendValue, ServiceKey, ServiceValue, SlotKey,
+    backend::state::ACTIVE,
+    service::{
+        flags::{INSIDE_APART, SOURCE_RANGES},
+        scope,
+    },
+};
 
 use crate::{
     ids::Ids,
@@ -23,6 +30,8 @@ pub struct Leftovers {
     gone: BTreeSet<u32>,
     /// Backends of the service ids above that packets may no longer be able to choose.
     demoted: BTreeSet<u32>,
+    /// Entries for clients inside of frontends that may no longer have one apart.
+    insides: BTreeSet<ServiceKey>,
 }
 
 impl Leftovers {
@@ -37,8 +46,11 @@ impl Leftovers {
             record.block(value.set.block).skip(value.set.count.into()).map(|(_, slot)| slot.backend_id)
         });
         let unheld = record.states().keys().copied().filter(|id| record.holders(*id) == 0);
+        let of_ranges = record.all_ranges().iter().map(|range| range.service_id);
+        let insides = record.services().keys().filter(|key| key.scope == scope::INSIDE);
         Self {
-            services: record.services().values().map(|value| value.service_id).collect(),
+            services: record.services().values().map(|value| value.service_id).chain(of_ranges).collect(),
+            insides: insides.copied().collect(),
             gone: slots.map(|(_, value)| value.backend_id).chain(unheld).collect(),
             demoted: draining.collect(),
             blocks: blocks.into_iter().collect(),
@@ -49,8 +61,12 @@ impl Leftovers {
     pub fn add_failed(&mut self, ops: &[Op]) {
         for op in ops {
             match op {
-                Op::PutService(_, value) => {
+                Op::PutService(key, value) => {
                     self.services.insert(value.service_id);
+                    self.insides.extend((key.scope == scope::INSIDE).then_some(*key));
+                }
+                Op::PutRange(range) => {
+                    self.services.insert(range.service_id);
                 }
                 Op::PutBackend(slot, value) => {
                     self.blocks.insert(slot.block);
@@ -92,11 +108,37 @@ impl Leftovers {
         retired.collect()
     }
 
-    /// The operations that remove what is unused: the slots of blocks that no frontend leads to, and what was not
-    /// [retired](Self::retire).
+    /// The operations that remove what is unused: the slots of blocks that no frontend leads to, what was not
+    /// [retired](Self::retire), entries for clients inside that none of them is sent to any more, and ranges of clients that
+    /// nobody asks for. What the entries lead to is [left](Self::left_by_insides) by that.
     pub fn collect(&self, record: &Record) -> Vec<Op> {
         let slots = self.unused_slots(record).map(|(key, _)| Op::DeleteBackend(*key));
-        slots.chain(self.retire(record)).collect()
+        let insides = self.unused_insides(record).map(|(key, _)| Op::DeleteService(*key));
+        let is_guarded = |value: &ServiceValue| value.flags & SOURCE_RANGES != 0;
+        let unguarded = self.services.iter().filter(|id| !record.frontends(**id).any(is_guarded));
+        let ranges = unguarded.flat_map(|id| record.ranges(*id)).copied().map(Op::DeleteRange);
+        slots.chain(self.retire(record)).chain(insides).chain(ranges).collect()
+    }
+
+    /// What may be unused once the entries for clients inside are [collected](Self::collect). A packet may have read one of
+    /// them just before, so it has a grace period of its own.
+    #[must_use]
+    pub fn left_by_insides(&self, record: &Record) -> Self {
+        let mut left = Self::default();
+        self.unused_insides(record).for_each(|(key, value)| left.add(key, value, record));
+        left
+    }
+
+    fn unused_insides<'a>(
+        &'a self,
+        record: &'a Record,
+    ) -> impl Iterator<Item = (&'a ServiceKey, &'a ServiceValue)> {
+        let is_apart = |key: &ServiceKey| {
+            let of_all = record.services().get(&ServiceKey { scope: scope::ANY, ..*key });
+            of_all.is_some_and(|value| value.flags & INSIDE_APART != 0)
+        };
+        let unused = self.insides.iter().filter(move |key| !is_apart(key));
+        unused.filter_map(|key| record.services().get_key_value(key))
     }
 
     fn unused_slots<'a>(
@@ -121,8 +163,11 @@ impl Leftovers {
         }
     }
 
-    /// Adds what a frontend leads to now.
-    pub(super) fn add(&mut self, value: &ServiceValue, record: &Record) {
+    /// Adds what a frontend leads to now, and what of it is apart.
+    pub(super) fn add(&mut self, key: &ServiceKey, value: &ServiceValue, record: &Record) {
+        if value.flags & INSIDE_APART != 0 {
+            self.insides.insert(ServiceKey { scope: scope::INSIDE, ..*key });
+        }
         self.services.insert(value.service_id);
         self.blocks.insert(value.set.block);
         let backends = record.block(value.set.block).map(|(_, slot)| slot.backend_id);

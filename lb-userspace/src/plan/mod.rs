@@ -3,23 +3,27 @@
 //! A packet must see the old set of a frontend or the new one, never a mixture. So the order is:
 //!
 //! ```text
-//!   reservation of ids → states of those that come → slots of a new block → one write a frontend, which goes over
-//!   → the ClusterIP as a whole
-//!   → states of those that have gone, or now only drain → (grace period) → slots of the old block
+//!   reservation of ids → states of those that come → slots of a new block → ranges of clients that are new
+//!   → one write a frontend, which goes over, after that of what is apart for clients inside → the ClusterIP as a whole
+//!   → ranges that are no longer
+//!   → states of those that have gone, or now only drain
+//!   → (grace period) → slots of the old block, what is no longer apart, ranges that nobody asks for
 //! ```
 
 mod address;
 mod draft;
 mod leftovers;
+mod parts;
+mod ranges;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
 use lb_common::{Address, ServiceKey, ServiceValue, addr, settings::flags::ORPHAN_FLOWS};
 pub use leftovers::Leftovers;
 
-use self::{address::Addresses, draft::Draft};
+use self::{address::Addresses, draft::Draft, parts::Parts};
 use crate::{
     desired::Desired,
     endpoints::{Backend, Selection},
@@ -73,22 +77,10 @@ pub fn service(
     ids: &mut Ids,
     complete: bool,
 ) -> Result<Plan, PlanError> {
-    let mut held_back = false;
-    let mut by_set = BTreeMap::<usize, (_, Vec<_>)>::new();
-    for (frontend, set, withheld) in desired.frontends_of(key) {
-        let held = record.services().get(&frontend.key());
-        let cuts_off = key.is_api_server() && held.is_some() && set.selection.usable.is_empty();
-        if withheld.is_some() || cuts_off {
-            continue;
-        }
-        let loses_nothing = complete || grows(record, held, &set.selection);
-        held_back |= !loses_nothing;
-        if loses_nothing || brings_some(record, held, &set.selection) {
-            by_set.entry(frontend.set).or_insert_with(|| (set, Vec::new())).1.push(frontend);
-        }
-    }
-    let mut draft = Draft::new(key, record, ids, complete);
-    match by_set.into_values().try_for_each(|(set, frontends)| draft.set(set, &frontends)) {
+    let Some(service) = desired.service(key) else { return Ok(Plan::default()) };
+    let Parts { by_set, held_back } = Parts::of(key, desired, record, complete);
+    let mut draft = Draft::new(key, record, ids, service.source_ranges.as_deref(), complete);
+    match by_set.into_iter().try_for_each(|(set, parts)| draft.set(&service.sets[set], &parts)) {
         Ok(()) => {
             let plan = draft.finish();
             Ok(Plan { held_back: held_back || plan.held_back, ..plan })
@@ -113,13 +105,12 @@ pub fn removal(frontend: &ServiceKey, record: &Record) -> Plan {
     let addresses = Addresses::of([(*frontend, None)].into_iter(), record, false);
     plan.now.extend(addresses.before.into_iter().chain(addresses.after));
     plan.now.push(Op::DeleteService(*frontend));
-    plan.leftovers.add(held, record);
+    plan.leftovers.add(frontend, held, record);
     plan
 }
 
 /// Whether a frontend would gain something by going over to this set: a backend, or one that is chosen now and only drained.
-fn brings_some(record: &Record, held: Option<&ServiceValue>, selection: &Selection) -> bool {
-    let Some(held) = held else { return !selection.usable.is_empty() };
+fn brings_some(record: &Record, held: &ServiceValue, selection: &Selection) -> bool {
     let places = |chosen: bool| -> HashSet<_> {
         let slots = record.block(held.set.block).filter(|(key, _)| chosen == (key.slot < held.set.count));
         slots.map(|(_, value)| (value.address, value.port)).collect()
@@ -130,8 +121,7 @@ fn brings_some(record: &Record, held: Option<&ServiceValue>, selection: &Selecti
 }
 
 /// Whether a frontend loses nothing by going over to this set.
-fn grows(record: &Record, held: Option<&ServiceValue>, selection: &Selection) -> bool {
-    let Some(held) = held else { return !selection.usable.is_empty() };
+fn grows(record: &Record, held: &ServiceValue, selection: &Selection) -> bool {
     let usable: HashSet<_> = selection.usable.iter().map(place).collect();
     let draining: HashSet<_> = selection.draining.iter().map(place).collect();
     record.block(held.set.block).all(|(key, value)| {

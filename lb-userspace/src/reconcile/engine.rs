@@ -1,23 +1,30 @@
 //! The steps of the reconciler. They are handed the time and never wait.
 
 #[cfg(test)]
+mod audit_tests;
+#[cfg(test)]
 mod properties;
 #[cfg(test)]
 mod tests;
+mod verify;
 mod write;
 
-use std::collections::HashSet;
+use std::{
+    collections::{BTreeSet, HashSet},
+    net::IpAddr,
+};
 
-use lb_common::{ServiceKey, settings::flags::ORPHAN_FLOWS};
+use lb_common::{ServiceKey, service::scope, settings::flags::ORPHAN_FLOWS};
 use tokio::time::Instant;
 
 use super::{
-    FeedStatus, Status,
+    FeedStatus, NodeStatus, Status,
+    audit::Audit,
     queue::{Collection, Queue, Unit},
     writer::Writer,
 };
 use crate::{
-    desired::Identity,
+    desired::{HealthChecks, Identity, NodeView},
     ids::Ids,
     maps::{LbMaps, MapError, Op},
     model::ObjectKey,
@@ -38,6 +45,8 @@ pub struct Config {
     pub feeds: usize,
     /// Those of them that are dispensable, see [`crate::model::Store::optional`].
     pub optional: Vec<Feed>,
+    /// What an earlier agent has known this node by.
+    pub remembered: Vec<IpAddr>,
 }
 
 /// From events to operations.
@@ -48,6 +57,11 @@ pub struct Engine {
     queue: Queue,
     /// Services with a frontend that waits until every first list is complete.
     held_back: HashSet<ObjectKey>,
+    /// Of what [`Status::errors`] names: where a map could not be written.
+    unwritten: BTreeSet<String>,
+    audit: Audit,
+    /// What was applied when the reading of all maps began that is under way; `None` once it can verify nothing.
+    audited: Option<u64>,
     status: Status,
 }
 
@@ -60,11 +74,14 @@ impl Engine {
         let writer = Writer::adopt(maps)?;
         let ids = Ids::adopt(writer.record());
         let mut engine = Self {
-            state: State::new(config.identity, config.feeds, &config.optional),
+            state: State::new(config.identity, config.feeds, &config.optional).remembering(config.remembered),
             ids,
             writer,
             queue: Queue::default(),
             held_back: HashSet::new(),
+            unwritten: BTreeSet::new(),
+            audit: Audit::default(),
+            audited: None,
             status: Status::default(),
         };
         engine.tell();
@@ -117,6 +134,11 @@ impl Engine {
         &self.status
     }
 
+    /// What is asked at health-check node ports, if that may have changed since the last call.
+    pub fn take_health_checks(&mut self) -> Option<HealthChecks> {
+        self.state.take_health_checks()
+    }
+
     /// Objects and desired state.
     pub const fn state(&self) -> &State {
         &self.state
@@ -162,7 +184,10 @@ impl Engine {
             "every source has completed its first list"
         );
         std::mem::take(&mut self.held_back).into_iter().for_each(|key| self.queue.push(Unit::Service(key)));
-        let unwanted = |frontend: &&ServiceKey| self.state.desired().winner(frontend).is_none();
+        // What is apart for clients inside goes with its frontend, and is otherwise among the leftovers.
+        let unwanted = |frontend: &&ServiceKey| {
+            frontend.scope == scope::ANY && self.state.desired().winner(frontend).is_none()
+        };
         let unwanted = self.writer.record().services().keys().filter(unwanted).copied();
         unwanted.for_each(|frontend| self.queue.push(Unit::Removal(frontend)));
         self.leave(Collection::of(Leftovers::unused(self.writer.record())), now);
@@ -178,8 +203,21 @@ impl Engine {
         }
         status.services = self.state.desired().service_count();
         (status.frontends, status.programmable) = self.state.desired().frontend_counts();
-        status.programmed = self.writer.record().services().len();
+        status.programmed = self.writer.record().frontend_count();
         status.warnings = self.state.store().warning_count() + self.state.desired().warning_count();
         status.operations = self.writer.operations();
+        status.write_failures = self.unwritten.len();
+        let NodeView { own, nodeport_addresses, .. } = self.state.node();
+        let interfaces = self.state.store().host().map(|host| &host.interfaces);
+        let told = &mut status.node;
+        if (&told.own, &told.nodeport_addresses, told.interfaces.as_ref())
+            != (own, nodeport_addresses, interfaces)
+        {
+            *told = NodeStatus {
+                own: own.clone(),
+                nodeport_addresses: nodeport_addresses.clone(),
+                interfaces: interfaces.cloned(),
+            };
+        }
     }
 }

@@ -6,8 +6,11 @@
 //!                                     grace, retry timers └──────────────────┘
 //! ```
 //!
+//! In between, the maps are read back part by part, and what somebody else has changed in them is put right.
+//!
 //! [`Engine`] has every decision and is handed the time; [`run`] waits.
 
+mod audit;
 mod engine;
 mod queue;
 mod status;
@@ -16,13 +19,14 @@ mod tests;
 mod writer;
 
 pub use engine::{Config, Engine};
-pub use status::{FeedStatus, Status};
+pub use status::{FeedStatus, NodeStatus, Status};
 use tokio::{
     sync::{mpsc, oneshot, watch},
     time::{Instant, sleep_until},
 };
 
 use crate::{
+    desired::HealthChecks,
     maps::MapError,
     render::{Document, EndpointView},
     source::SourceEvent,
@@ -48,13 +52,16 @@ pub enum Request {
     },
 }
 
-/// Runs until no source is left to send events. What is in the maps then stays and serves on.
+/// Runs until no source is left to send events. What is in the maps then stays and serves on. Tells its status and what is
+/// asked at health-check node ports, as they change.
 pub async fn run(
     mut engine: Engine,
     mut events: mpsc::Receiver<SourceEvent>,
     mut requests: mpsc::Receiver<Request>,
     status: watch::Sender<Status>,
+    health_checks: watch::Sender<HealthChecks>,
 ) {
+    let mut audit_at = Instant::now();
     loop {
         engine.step(Instant::now());
         status.send_if_modified(|told| {
@@ -64,6 +71,13 @@ pub async fn run(
             }
             is_news
         });
+        if let Some(checks) = engine.take_health_checks() {
+            health_checks.send_if_modified(|told| {
+                let is_news = *told != checks;
+                *told = checks;
+                is_news
+            });
+        }
         let next = engine.next_step(Instant::now());
         tokio::select! {
             event = events.recv() => {
@@ -75,6 +89,7 @@ pub async fn run(
                 }
             }
             Some(request) = requests.recv() => answer(&mut engine, request),
+            () = sleep_until(audit_at) => audit_at = engine.audit(Instant::now()),
             () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
         }
     }

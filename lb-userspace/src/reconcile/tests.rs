@@ -22,12 +22,13 @@ struct Running {
 impl Running {
     fn start(maps: FakeMaps) -> Self {
         let identity = Identity::of(NODE);
-        let config = Config { identity, feeds: 1, optional: Vec::new() };
+        let config = Config { identity, feeds: 1, optional: Vec::new(), remembered: Vec::new() };
         let engine = Engine::start(Box::new(maps.clone()), config).unwrap();
         let (events, from_sources) = mpsc::channel(16);
         let (requests, from_users) = mpsc::channel(16);
         let (tell, status) = watch::channel(Status::default());
-        let task = tokio::spawn(run(engine, from_sources, from_users, tell));
+        let (tell_checks, _) = watch::channel(HealthChecks::new());
+        let task = tokio::spawn(run(engine, from_sources, from_users, tell, tell_checks));
         Self { events, requests, status, maps, task }
     }
 

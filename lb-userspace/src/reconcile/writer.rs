@@ -1,6 +1,11 @@
 //! The maps together with the record of what they hold.
 
-use crate::maps::{LbMaps, MapError, Op, Record};
+use std::collections::HashSet;
+
+use crate::{
+    maps::{EntryKey, LbMaps, MapError, Op, Part, Record, Which},
+    sys::Cursor,
+};
 
 /// How often an operation is tried before it counts as failed, unless the map is full. EBUSY and EINTR are over in a
 /// moment, and a Service of thousands of endpoints needs as many writes to succeed.
@@ -11,6 +16,8 @@ pub(super) struct Writer {
     maps: Box<dyn LbMaps>,
     record: Record,
     operations: u64,
+    /// What was written since somebody wanted to know.
+    noted: Option<HashSet<EntryKey>>,
 }
 
 /// Operations that did not all succeed.
@@ -26,7 +33,7 @@ impl Writer {
     /// Reads back what the maps hold.
     pub(super) fn adopt(maps: Box<dyn LbMaps>) -> Result<Self, MapError> {
         let record = Record::adopt(maps.snapshot()?);
-        Ok(Self { maps, record, operations: 0 })
+        Ok(Self { maps, record, operations: 0, noted: None })
     }
 
     pub(super) const fn record(&self) -> &Record {
@@ -36,6 +43,21 @@ impl Writer {
     /// Operations carried out so far.
     pub(super) const fn operations(&self) -> u64 {
         self.operations
+    }
+
+    /// Reads a part of a map back.
+    pub(super) fn read(&self, map: Which, from: Option<Cursor>) -> Result<Part, MapError> {
+        self.maps.read(map, from)
+    }
+
+    /// Begins to note what is written.
+    pub(super) fn note(&mut self) {
+        self.noted = Some(HashSet::new());
+    }
+
+    /// What was written since [`Self::note`]. No more is noted.
+    pub(super) fn take_noted(&mut self) -> HashSet<EntryKey> {
+        self.noted.take().unwrap_or_default()
     }
 
     /// Carries out operations up to the first that fails.
@@ -76,6 +98,9 @@ impl Writer {
         }
         self.record.apply(op);
         self.operations += 1;
+        if let Some(noted) = &mut self.noted {
+            noted.insert(op.key());
+        }
         Ok(())
     }
 }

@@ -13,7 +13,7 @@ use lb_common::Verdict;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    desired::{Desired, EndpointSet, Frontend, FrontendKind, NoBackends, ServiceDesired},
+    desired::{Desired, EndpointSet, Frontend, FrontendKind, NoBackends, ServiceDesired, Withheld},
     endpoints::{Backend, Topology},
     model::{Kind, ObjectKey, ObjectRef, Policy, Protocol, Store, Warning},
 };
@@ -58,6 +58,9 @@ pub struct FrontendView {
     /// `spec.loadBalancerSourceRanges`: only clients in one of these may connect, of whichever family the address is.
     /// They guard load-balancer addresses only.
     pub source_ranges: Vec<String>,
+    /// None of the source ranges can be read, so nobody may connect.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub closed: bool,
     /// What becomes of traffic while there is no backend.
     pub no_backends: NoBackends,
     /// What the hints of its endpoints led to, if there are any.
@@ -193,8 +196,9 @@ impl Document {
                 let mut view = FrontendView::new(key, frontend, set);
                 view.inside_backends = frontend.inside.map(|set| backends(&service.sets[set]));
                 view.withheld = withheld.as_ref().map(|withheld| withheld.reason.name().to_owned());
-                if frontend.kind == FrontendKind::LoadBalancer {
-                    view.source_ranges = service.source_ranges.iter().map(ToString::to_string).collect();
+                if let Some(ranges) = service.source_ranges.as_ref().filter(|_| frontend.is_guarded()) {
+                    view.source_ranges = ranges.iter().map(ToString::to_string).collect();
+                    view.closed = ranges.is_empty();
                 }
                 self.frontends.push(view);
             }
@@ -204,11 +208,19 @@ impl Document {
                 message: withheld.message,
             }));
         }
-        self.health_checks.extend(service.health_check.map(|check| HealthCheckView {
-            service: key.to_string(),
-            port: check.port,
-            local_endpoints: check.local_endpoints,
-        }));
+        let Some((check, taken)) = desired.health_check_of(key) else { return };
+        match taken {
+            Some(Withheld { reason, message }) => self.skipped.push(SkippedView {
+                service: Some(key.to_string()),
+                reason: reason.name().to_owned(),
+                message,
+            }),
+            None => self.health_checks.push(HealthCheckView {
+                service: key.to_string(),
+                port: check.port,
+                local_endpoints: check.local_endpoints,
+            }),
+        }
     }
 
     fn add_left_out(&mut self, key: &ObjectKey, service: &ServiceDesired) {
@@ -242,6 +254,7 @@ impl FrontendView {
             policy: set.policy,
             affinity_seconds: frontend.affinity_seconds,
             source_ranges: Vec::new(),
+            closed: false,
             no_backends: set.no_backends(),
             topology: (set.selection.topology != Topology::Unhinted)
                 .then(|| set.selection.topology.to_string()),

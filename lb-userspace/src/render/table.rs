@@ -135,6 +135,7 @@ fn facts(frontend: &FrontendView) -> Vec<String> {
         (frontend.policy == Policy::Local).then(|| "policy Local".to_owned()),
         frontend.affinity_seconds.map(|seconds| format!("affinity {seconds} s")),
         (!ranges.is_empty()).then(|| format!("only from {}", ranges.join(" "))),
+        frontend.closed.then(|| "nobody may connect".to_owned()),
         frontend
             .inside_backends
             .as_ref()

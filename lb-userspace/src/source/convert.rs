@@ -12,6 +12,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
+
 use super::names::shared;
 use crate::model::{
     AddressType, Conditions, Endpoint, EndpointSlice, Hints, Kind, LoadBalancerIp, Node, Object, ObjectKey,
@@ -276,7 +277,7 @@ fn endpoint(api: discovery::Endpoint, namespace: &str) -> Endpoint {
         node: api.node_name.as_deref().filter(|name| !name.is_empty()).map(shared),
         zone: api.zone.as_deref().map(shared),
         hints: api.hints.map(|hints| Arc::new(self::hints(hints))),
-        target: pod(api.target_ref, namespace),
+        target: target_pod(api.target_ref, namespace),
     }
 }
 
@@ -358,7 +359,7 @@ fn endpoint_address(api: EndpointAddress, ready: bool, namespace: &str) -> Endpo
         node: api.node_name.as_deref().map(shared),
         zone: None,
         hints: None,
-        target: pod(api.target_ref, namespace),
+        target: target_pod(api.target_ref, namespace),
     }
 }
 
@@ -385,7 +386,7 @@ fn key<T: FromApi>(metadata: &ObjectMeta) -> ObjectKey {
     ObjectKey { namespace: shared(namespace), name: name.into() }
 }
 
-fn pod(api: Option<ObjectReference>, namespace: &str) -> Option<Arc<str>> {
+fn target_pod(api: Option<ObjectReference>, namespace: &str) -> Option<Arc<str>> {
     let api = api.filter(|target| target.kind.as_deref() == Some("Pod"))?;
     let namespace = api.namespace.as_deref().unwrap_or(namespace);
     Some(format!("{namespace}/{}", api.name?).into())

@@ -29,7 +29,7 @@ fn node_ports(state: &State) -> Vec<String> {
 
 fn host(addresses: &[&str]) -> Host {
     let addresses: Vec<_> = addresses.iter().map(|address| address.parse().unwrap()).collect();
-    Host { primary: addresses.iter().take(1).copied().collect(), addresses }
+    Host { primary: addresses.iter().take(1).copied().collect(), addresses, ..Host::default() }
 }
 
 #[test]
@@ -54,8 +54,31 @@ fn b45_a_change_of_the_node_s_addresses_changes_the_services_with_node_ports_onl
         "the Node's word counts"
     );
     assert_eq!(node_ports(&state), ["192.168.70.11"]);
-    // Without a Node the machine's word counts.
+    // Without a Node the machine's word counts, but not while it may still come.
     assert_eq!(changed(&mut state, [delete(0, node(NODE, "", &[]))]), ["default/out"]);
+    assert!(node_ports(&state).is_empty());
+    assert_eq!(changed(&mut state, [on(0, Event::ListComplete)]), ["default/out"]);
+    assert_eq!(node_ports(&state), ["192.168.50.11"]);
+}
+
+#[test]
+fn a_node_that_cannot_be_read_keeps_its_node_ports_where_an_earlier_agent_had_them() {
+    const OBJECTS: usize = 0;
+    const NODES: usize = 1;
+    let kept = "192.168.60.5".parse().unwrap();
+    let mut state = State::new(Identity::of(NODE), 2, &[Feed(NODES)]).remembering(vec![kept]);
+    let events = [
+        apply(OBJECTS, with_node_port("default/out", "10.96.0.51")),
+        apply(OBJECTS, host(&["192.168.50.11", "192.168.60.5"])),
+        on(OBJECTS, Event::ListComplete),
+    ];
+    changed(&mut state, events);
+    assert_eq!(node_ports(&state), ["192.168.60.5"], "the Node may still come");
+    assert!(changed(&mut state, [on(NODES, Event::Failing("nodes: forbidden".into()))]).is_empty());
+    assert!(state.store().is_complete());
+    assert_eq!(node_ports(&state), ["192.168.60.5"]);
+    // Once it is heard that there is none, the kernel's word counts.
+    assert_eq!(changed(&mut state, [on(NODES, Event::ListComplete)]), ["default/out"]);
     assert_eq!(node_ports(&state), ["192.168.50.11"]);
 }
 

@@ -3,6 +3,7 @@
 //! A namespace has no name in the file system: it lives as long as its descriptor, a thread or a socket in it, so nothing
 //! is left when a test ends, panics or is killed. Nothing here enters a namespace with the test's own thread.
 
+pub mod outside;
 pub mod shapes;
 
 use std::{

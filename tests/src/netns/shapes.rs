@@ -3,6 +3,7 @@
 //! ```text
 //!   routed   client ─veth─ node ─veth─ backend ×3        /32 and /128 routes, a link-local gateway
 //!   bridge   client ─veth─ br0 (node) ─veth─ backend ×3  one subnet
+//!   nodes    client, backend-1 ─veth─ node-a ─ node-b ─veth─ backend-2, backend-3, routed
 //!   vxlan    client, backend-1 ─veth─ node-a ═VXLAN═ node-b ─veth─ backend-2, backend-3
 //! ```
 
@@ -74,6 +75,29 @@ pub fn routed() -> Result<Shape> {
         pod("backend-3", 1, 23, &node, routed_pod)?,
     ];
     Ok(Shape { nodes: vec![node], client, backends })
+}
+
+/// Two nodes with routed pods and plain routes between them, as Calico does it without an overlay. It is not in [`ALL`].
+///
+/// # Errors
+/// What the kernel or `ip` says.
+pub fn two_nodes() -> Result<Shape> {
+    let node_a = new_node("node-a")?;
+    let node_b = new_node("node-b")?;
+    node_a.join("eth0", &node_b, "eth0")?;
+    for (node, subnet, other) in [(&node_a, 1, 2), (&node_b, 2, 1)] {
+        node.ip(&format!("addr add 192.168.50.{subnet}/24 dev eth0"))?;
+        node.ip(&format!("addr add 2001:db8:ff::{subnet}/64 dev eth0 nodad"))?;
+        node.ip(&format!("route add 10.244.{other}.0/24 via 192.168.50.{other}"))?;
+        node.ip(&format!("route add 2001:db8:{other}::/64 via 2001:db8:ff::{other}"))?;
+    }
+    let client = pod("client", 1, 5, &node_a, routed_pod)?;
+    let backends = [
+        pod("backend-1", 1, 21, &node_a, routed_pod)?,
+        pod("backend-2", 2, 22, &node_b, routed_pod)?,
+        pod("backend-3", 2, 23, &node_b, routed_pod)?,
+    ];
+    Ok(Shape { nodes: vec![node_a, node_b], client, backends })
 }
 
 /// Pods of one subnet on a bridge, as the bridge CNI does it: replies cross the ports of the bridge and nothing else.

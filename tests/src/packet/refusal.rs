@@ -31,37 +31,16 @@ impl Packet {
                     header.sequence_number = acknowledgement;
                 }
                 assert_eq!(flags & RST, 0, "an RST has no refusal");
-                (IpNumber::TCP, self.message(TransportHeader::Tcp(header), &[]))
+                (IpNumber::TCP, message(source, destination, TransportHeader::Tcp(header), &[]))
             }
-            Transport::Udp => {
+            Transport::Udp | Transport::Sctp => {
                 self.unreachable(icmpv4::DestUnreachableHeader::Port, icmpv6::DestUnreachableCode::Port)
             }
             Transport::Echo { .. } => {
                 self.unreachable(icmpv4::DestUnreachableHeader::Host, icmpv6::DestUnreachableCode::Address)
             }
         };
-        let len = u16::try_from(message.len()).expect(SMALL);
-        let ip = match (source, destination) {
-            (IpAddr::V4(source), IpAddr::V4(destination)) => {
-                let mut header =
-                    Ipv4Header::new(len, 64, number, source.octets(), destination.octets()).expect(SMALL);
-                header.dont_fragment = true;
-                header.header_checksum = header.calc_header_checksum();
-                header.to_bytes().to_vec()
-            }
-            (IpAddr::V6(source), IpAddr::V6(destination)) => {
-                let header = Ipv6Header {
-                    payload_length: len,
-                    next_header: number,
-                    hop_limit: 64,
-                    source: source.octets(),
-                    destination: destination.octets(),
-                    ..Ipv6Header::default()
-                };
-                header.to_bytes().to_vec()
-            }
-            _ => unreachable!("both ends are of one family"),
-        };
+        let ip = ip_header(source, destination, number, message.len());
         [self.turned_round().outside_ip(), ip, message].concat()
     }
 
@@ -74,11 +53,11 @@ impl Packet {
     }
 
     /// The frame up to the IP header.
-    fn outside_ip(&self) -> Vec<u8> {
+    pub(super) fn outside_ip(&self) -> Vec<u8> {
         self.bytes()[..self.ip_offset()].to_vec()
     }
 
-    fn ip_offset(&self) -> usize {
+    pub(super) fn ip_offset(&self) -> usize {
         ETHERNET_LEN + 4 * self.tags.len()
     }
 
@@ -90,36 +69,68 @@ impl Packet {
     ) -> (IpNumber, Vec<u8>) {
         let packet = self.bytes().split_off(self.ip_offset());
         let quote = &packet[..(packet.len() / 4 * 4).min(QUOTE_LEN)];
+        let (source, destination) = (self.destination.ip(), self.source.ip());
         match self.source.is_ipv4() {
             true => {
                 let header = Icmpv4Header::new(Icmpv4Type::DestinationUnreachable(v4));
-                (IpNumber::ICMP, self.message(TransportHeader::Icmpv4(header), quote))
+                (IpNumber::ICMP, message(source, destination, TransportHeader::Icmpv4(header), quote))
             }
             false => {
                 let header = Icmpv6Header::new(Icmpv6Type::DestinationUnreachable(v6));
-                (IpNumber::IPV6_ICMP, self.message(TransportHeader::Icmpv6(header), quote))
+                (IpNumber::IPV6_ICMP, message(source, destination, TransportHeader::Icmpv6(header), quote))
             }
         }
     }
+}
 
-    /// A header and what follows, from this packet's destination to its source, with the checksum.
-    fn message(&self, mut header: TransportHeader, payload: &[u8]) -> Vec<u8> {
-        match (self.destination.ip(), self.source.ip()) {
-            (IpAddr::V4(source), IpAddr::V4(destination)) => {
-                let ip = Ipv4Header::new(0, 64, IpNumber::TCP, source.octets(), destination.octets());
-                header.update_checksum_ipv4(&ip.expect(SMALL), payload).expect(SMALL);
-            }
-            (IpAddr::V6(source), IpAddr::V6(destination)) => {
-                let (source, destination) = (source.octets(), destination.octets());
-                let ip = Ipv6Header { source, destination, ..Ipv6Header::default() };
-                header.update_checksum_ipv6(&ip, payload).expect(SMALL);
-            }
-            _ => unreachable!("both ends are of one family"),
+/// An IP header in front of so many bytes.
+pub(super) fn ip_header(source: IpAddr, destination: IpAddr, number: IpNumber, len: usize) -> Vec<u8> {
+    let len = u16::try_from(len).expect(SMALL);
+    match (source, destination) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            let mut header =
+                Ipv4Header::new(len, 64, number, source.octets(), destination.octets()).expect(SMALL);
+            header.dont_fragment = true;
+            header.header_checksum = header.calc_header_checksum();
+            header.to_bytes().to_vec()
         }
-        let mut bytes = Vec::new();
-        header.write(&mut bytes).expect("memory can be written to");
-        [bytes, payload.to_vec()].concat()
+        (IpAddr::V6(source), IpAddr::V6(destination)) => {
+            let header = Ipv6Header {
+                payload_length: len,
+                next_header: number,
+                hop_limit: 64,
+                source: source.octets(),
+                destination: destination.octets(),
+                ..Ipv6Header::default()
+            };
+            header.to_bytes().to_vec()
+        }
+        _ => unreachable!("both ends are of one family"),
     }
+}
+
+/// A header and what follows, between these two, with the checksum.
+pub(super) fn message(
+    source: IpAddr,
+    destination: IpAddr,
+    mut header: TransportHeader,
+    payload: &[u8],
+) -> Vec<u8> {
+    match (source, destination) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            let ip = Ipv4Header::new(0, 64, IpNumber::TCP, source.octets(), destination.octets());
+            header.update_checksum_ipv4(&ip.expect(SMALL), payload).expect(SMALL);
+        }
+        (IpAddr::V6(source), IpAddr::V6(destination)) => {
+            let (source, destination) = (source.octets(), destination.octets());
+            let ip = Ipv6Header { source, destination, ..Ipv6Header::default() };
+            header.update_checksum_ipv6(&ip, payload).expect(SMALL);
+        }
+        _ => unreachable!("both ends are of one family"),
+    }
+    let mut bytes = Vec::new();
+    header.write(&mut bytes).expect("memory can be written to");
+    [bytes, payload.to_vec()].concat()
 }
 
 /// The header of an echo request or reply.

@@ -118,6 +118,27 @@ fn parse_stanza(lines: &[&str]) -> Option<Source> {
     })
 }
 
+/// Another suite on the same mirrors, as far as they can have it: one of security updates on security mirrors, every other
+/// one on archives. Nothing where it is among the sources already.
+pub(super) fn of_suite(sources: &[Source], suite: &str) -> Vec<Source> {
+    let of_security = |suite: &str| suite.contains("security") || suite.ends_with("/updates");
+    let can_have_it = |source: &&Source| {
+        source.components.iter().any(|component| component == "main")
+            && source.suites.iter().any(|other| of_security(other)) == of_security(suite)
+    };
+    let mut added: Vec<Source> = Vec::new();
+    for source in sources.iter().filter(can_have_it) {
+        // apt refuses to work when one suite of one mirror is listed twice with different keys.
+        let has_it =
+            |other: &Source| other.uris == source.uris && other.suites.iter().any(|listed| listed == suite);
+        if !sources.iter().chain(&added).any(has_it) {
+            let (suites, components) = (vec![suite.to_owned()], vec!["main".to_owned()]);
+            added.push(Source { suites, components, ..source.clone() });
+        }
+    }
+    added
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,5 +225,27 @@ Signed-By:
         let once = parse_deb822(text);
         assert!(once[0].signed_by.as_ref().is_some_and(|key| key.contains("\n .\n mQINBG")));
         assert_eq!(parse_deb822(&once[0].to_deb822()), once);
+    }
+
+    #[test]
+    fn backports_are_looked_for_once_on_each_archive_and_not_on_security_mirrors() {
+        let sources = parse_list(
+            "deb [signed-by=/k.gpg] http://mirror/debian bookworm main contrib\n\
+             deb http://mirror/debian-security bookworm-security main\n\
+             deb http://mirror/debian-security buster/updates main\n\
+             deb http://mirror/debian bookworm-updates main\n\
+             deb http://vendor/apt stable stuff\n",
+        );
+        let backports = of_suite(&sources, "trixie-backports");
+        assert_eq!(backports.len(), 1);
+        assert_eq!(
+            backports[0].to_deb822(),
+            "Types: deb\nURIs: http://mirror/debian\nSuites: trixie-backports\nComponents: main\n\
+             Signed-By: /k.gpg\n\n"
+        );
+        assert_eq!(of_suite(&[sources.clone(), backports].concat(), "trixie-backports"), []);
+        let security = of_suite(&sources, "bullseye-security");
+        let uris: Vec<_> = security.iter().flat_map(|source| &source.uris).collect();
+        assert_eq!(uris, ["http://mirror/debian-security"], "once, and not on the archive");
     }
 }

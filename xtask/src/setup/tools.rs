@@ -7,11 +7,17 @@ use anyhow::{Context as _, Result, bail};
 use crate::bpf::command::output;
 
 /// Each program, and the Debian package that has it.
-const TOOLS: [(&str, &str); 7] = [
+const TOOLS: [(&str, &str); 13] = [
     ("bpftool", "bpftool"),
+    ("curl", "curl"),
+    ("dig", "bind9-dnsutils"),
+    ("dnsmasq", "dnsmasq-base"),
     ("ethtool", "ethtool"),
     ("ip", "iproute2"),
+    ("iperf3", "iperf3"),
     ("mount", "mount"),
+    ("ncat", "ncat"),
+    ("nft", "nftables"),
     ("nsenter", "util-linux"),
     ("tc", "iproute2"),
     ("unshare", "util-linux"),
@@ -29,9 +35,7 @@ pub(super) fn ensure() -> Result<()> {
         return Ok(());
     }
     println!("setup: tools: {missing}: doing that");
-    apt_get(&["update"])?;
-    let install = ["install", "--yes", "--no-install-recommends"];
-    apt_get(&install.into_iter().chain(packages()).collect::<Vec<_>>())?;
+    install(&packages())?;
     if let Some(missing) = self::missing() {
         bail!("apt-get reports success, but there is still {missing}");
     }
@@ -45,6 +49,33 @@ pub(crate) fn missing() -> Option<String> {
     let packages: Vec<_> = packages().into_iter().collect();
     (!tools.is_empty())
         .then(|| format!("no {} in PATH, run `apt-get install {}`", tools.join(", "), packages.join(" ")))
+}
+
+/// Brings tools that only one verb needs, each with its package; installs those that are missing, as root.
+pub(crate) fn bring(tools: &[(&str, &'static str)]) -> Result<()> {
+    let lacking = |tools: &[(&str, &'static str)]| -> BTreeSet<&'static str> {
+        tools.iter().filter(|(tool, _)| !in_path(tool)).map(|(_, package)| *package).collect()
+    };
+    let packages = lacking(tools);
+    if packages.is_empty() {
+        return Ok(());
+    }
+    let names = packages.iter().copied().collect::<Vec<_>>().join(" ");
+    if uid()? != 0 || !in_path("apt-get") {
+        bail!("this needs the packages {names}; run `apt-get install {names}`");
+    }
+    println!("setup: tools: apt-get install {names}");
+    install(&packages)?;
+    if !lacking(tools).is_empty() {
+        bail!("apt-get reports success, but what {names} should have brought is not in PATH");
+    }
+    Ok(())
+}
+
+fn install(packages: &BTreeSet<&str>) -> Result<()> {
+    apt_get(&["update"])?;
+    let install = ["install", "--yes", "--no-install-recommends"];
+    apt_get(&install.into_iter().chain(packages.iter().copied()).collect::<Vec<_>>())
 }
 
 /// The packages of the missing tools.

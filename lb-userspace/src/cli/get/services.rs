@@ -5,19 +5,22 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
-use lb_common::{ServiceKey, SlotKey, addr, service::scope};
+use lb_common::{
+    BackendSet, ServiceKey, SlotKey, addr,
+    service::{flags, scope},
+};
 use serde::Serialize;
 
 use super::super::{Failure, Location, Output, block_on, json, print};
 use crate::{
     admin::{client, status::AgentStatus},
     datapath::schema_folder,
-    desired::FrontendKind,
+    desired::{FrontendKind, NoBackends},
     maps::{MapError, PinnedMaps},
-    model::{API_SERVER, Protocol},
+    model::{API_SERVER, Policy, Protocol},
     reconcile::Status,
     render::{
-        Document, FrontendView, SkippedView,
+        BackendView, Document, FrontendView, SkippedView,
         table::{skipped_table, warnings_table},
     },
     table::{columns, or_dash, together},
@@ -44,8 +47,14 @@ struct Row {
     protocol: Option<Protocol>,
     /// Whether the maps have the frontend.
     programmed: bool,
-    /// Who takes new connections, by the maps.
+    /// The traffic policy; null where only the maps know of the frontend.
+    policy: Option<Policy>,
+    /// Who takes new connections, by the maps; those on this node first.
     backends: Vec<RowBackend>,
+    /// How many of them are on this node.
+    local: usize,
+    /// Who takes those of clients inside the cluster, where these are others.
+    inside_backends: Option<Vec<RowBackend>>,
     /// Where maps and desired state differ.
     note: Option<String>,
 }
@@ -74,35 +83,59 @@ pub(super) fn run(location: &Location, output: Output) -> Result<(), Failure> {
 }
 
 /// Frontends and the backends that take their new connections, by the maps.
-struct Held(HashMap<ServiceKey, Vec<SocketAddr>>);
+struct Held(HashMap<ServiceKey, HeldFrontend>);
+
+/// What the maps hold of a frontend.
+#[derive(Clone, Default)]
+struct HeldFrontend {
+    backends: Vec<SocketAddr>,
+    local: usize,
+    /// For clients inside the cluster, where theirs are apart.
+    inside: Option<Vec<SocketAddr>>,
+}
 
 impl Held {
     fn read(maps: &PinnedMaps) -> Result<Self, MapError> {
         let mut held = HashMap::new();
         for entry in maps.services.iter() {
             let (key, value) = entry?;
-            if key.is_whole() {
+            if key.is_whole() || key.scope != scope::ANY {
                 continue;
             }
-            let slots = (0..value.set.count).map(|slot| SlotKey { block: value.set.block, slot, pad: 0 });
-            let mut backends = Vec::new();
-            for slot in slots {
-                // A set that changed meanwhile: its block may be gone, and the next call shows the new one.
-                if let Some(backend) = maps.backends.get(&slot)? {
-                    backends.push(SocketAddr::new(addr::to_ip(&backend.address), backend.port));
-                }
-            }
-            held.insert(key, backends);
+            let apart = if value.flags & flags::INSIDE_APART != 0 {
+                maps.services.get(&ServiceKey { scope: scope::INSIDE, ..key })?
+            } else {
+                None
+            };
+            let frontend = HeldFrontend {
+                backends: chosen(maps, value.set)?,
+                local: value.set.local.into(),
+                inside: apart.map(|apart| chosen(maps, apart.set)).transpose()?,
+            };
+            held.insert(key, frontend);
         }
         Ok(Self(held))
     }
+}
+
+/// The backends that take new connections in a set.
+fn chosen(maps: &PinnedMaps, set: BackendSet) -> Result<Vec<SocketAddr>, MapError> {
+    let mut backends = Vec::new();
+    for slot in 0..set.count {
+        // A set that changed meanwhile: its block may be gone, and the next call shows the new one.
+        if let Some(backend) = maps.backends.get(&SlotKey { block: set.block, slot, pad: 0 })? {
+            backends.push(SocketAddr::new(addr::to_ip(&backend.address), backend.port));
+        }
+    }
+    Ok(backends)
 }
 
 fn rows(desired: &[FrontendView], Held(mut held): Held, status: &Status) -> Vec<Row> {
     let mut rows: Vec<Row> = desired.iter().map(|view| row(view, held.remove(&key(view)), status)).collect();
     let mut unknown: Vec<_> = held.into_iter().collect();
     unknown.sort_unstable_by_key(|(key, _)| *key);
-    rows.extend(unknown.into_iter().map(|(key, backends)| Row {
+    let without_name = |backends: Vec<SocketAddr>| backends.into_iter().map(|it| backend(it, None)).collect();
+    rows.extend(unknown.into_iter().map(|(key, held)| Row {
         service: None,
         port_name: None,
         kind: None,
@@ -110,29 +143,40 @@ fn rows(desired: &[FrontendView], Held(mut held): Held, status: &Status) -> Vec<
         port: key.port,
         protocol: Protocol::from_number(key.proto),
         programmed: true,
-        backends: backends.into_iter().map(|it| backend(it, None)).collect(),
+        policy: None,
+        local: held.local,
+        backends: without_name(held.backends),
+        inside_backends: held.inside.map(without_name),
         note: Some("in the maps only (it goes when every source has completed its first list)".to_owned()),
     }));
     rows
 }
 
-fn row(view: &FrontendView, held: Option<Vec<SocketAddr>>, status: &Status) -> Row {
-    let mut wanted: Vec<_> = view.backends.iter().map(|it| SocketAddr::new(it.address, it.port)).collect();
+fn row(view: &FrontendView, held: Option<HeldFrontend>, status: &Status) -> Row {
     let note = match &held {
         None if view.withheld.is_some() => Some("kept out of the maps (see below)".to_owned()),
         None => Some(format!("not in the maps ({})", why_not(view, status))),
-        Some(held) if held.is_empty() && wanted.is_empty() => Some("no usable endpoint".to_owned()),
-        Some(held) => {
-            let mut held = held.clone();
-            held.sort_unstable();
-            wanted.sort_unstable();
-            (held != wanted).then(|| format!("not as desired in the maps ({})", why_not(view, status)))
+        Some(held) if !is_as_desired(held, view) => {
+            Some(format!("not as desired in the maps ({})", why_not(view, status)))
         }
+        Some(held) if held.backends.is_empty() => Some(
+            match view.no_backends {
+                NoBackends::Reject => "no usable endpoint",
+                NoBackends::Drop => "no endpoint on this node (drop)",
+            }
+            .to_owned(),
+        ),
+        Some(_) => None,
     };
+    let views = || view.backends.iter().chain(view.inside_backends.iter().flatten());
     let endpoint = |address: SocketAddr| {
-        let found = view.backends.iter().find(|it| SocketAddr::new(it.address, it.port) == address);
+        let found = views().find(|it| SocketAddr::new(it.address, it.port) == address);
         found.and_then(|it| it.endpoint.clone())
     };
+    let programmed = held.is_some();
+    let held = held.unwrap_or_default();
+    let named =
+        |backends: Vec<SocketAddr>| backends.into_iter().map(|it| backend(it, endpoint(it))).collect();
     Row {
         service: Some(view.service.clone()),
         port_name: Some(view.port_name.clone()),
@@ -140,10 +184,44 @@ fn row(view: &FrontendView, held: Option<Vec<SocketAddr>>, status: &Status) -> R
         address: view.address,
         port: view.port,
         protocol: Some(view.protocol),
-        programmed: held.is_some(),
-        backends: held.unwrap_or_default().into_iter().map(|it| backend(it, endpoint(it))).collect(),
+        programmed,
+        policy: Some(view.policy),
+        local: held.local,
+        backends: named(held.backends),
+        inside_backends: held.inside.map(named),
         note,
     }
+}
+
+fn is_as_desired(held: &HeldFrontend, view: &FrontendView) -> bool {
+    let is_same = |held: &[SocketAddr], wanted: &[BackendView]| {
+        let mut held = held.to_vec();
+        let mut wanted: Vec<_> = wanted.iter().map(|it| SocketAddr::new(it.address, it.port)).collect();
+        held.sort_unstable();
+        wanted.sort_unstable();
+        held == wanted
+    };
+    let inside = match (&held.inside, &view.inside_backends) {
+        (Some(held), Some(wanted)) => is_same(held, wanted),
+        (held, wanted) => held.is_none() && wanted.is_none(),
+    };
+    is_same(&held.backends, &view.backends) && inside
+}
+
+/// What is said of a frontend beside its backends.
+fn facts(row: &Row) -> Option<String> {
+    let is_local = row.policy == Some(Policy::Local);
+    let facts = [
+        is_local.then(|| "policy Local".to_owned()),
+        (row.kind != Some(FrontendKind::ClusterIP) && !is_local && row.local > 0)
+            .then(|| format!("{} of {} on this node", row.local, row.backends.len())),
+        row.inside_backends
+            .as_ref()
+            .map(|inside| format!("{} backends for clients of the cluster", inside.len())),
+        row.note.clone(),
+    ];
+    let facts: Vec<_> = facts.into_iter().flatten().collect();
+    (!facts.is_empty()).then(|| facts.join(", "))
 }
 
 /// Why the maps differ from the desired state.
@@ -190,7 +268,7 @@ fn lines(row: &Row) -> Vec<[String; 6]> {
         row.kind.map_or_else(|| "-".to_owned(), |kind| kind.to_string()),
         format!("{}/{protocol}", SocketAddr::new(row.address, row.port)),
     ];
-    let mut notes = row.note.clone();
+    let mut notes = facts(row);
     let mut backends: Vec<_> = row
         .backends
         .iter()

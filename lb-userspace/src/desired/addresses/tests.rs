@@ -17,8 +17,8 @@ const BALANCED_V6: &str = "2001:db8:ff::20";
 
 fn on_node(addresses: &[&str]) -> NodeView {
     NodeView {
-        zone: None,
         nodeport_addresses: addresses.iter().map(|address| address.parse().unwrap()).collect(),
+        ..NodeView::default()
     }
 }
 
@@ -46,8 +46,7 @@ fn told(desired: &ServiceDesired) -> Vec<String> {
 }
 
 fn skipped(desired: &ServiceDesired) -> Vec<(Verdict, &str)> {
-    let skipped = desired.skipped.iter().filter(|it| it.reason != Verdict::NotInThisBuild);
-    skipped.map(|skipped| (skipped.reason, skipped.message.as_str())).collect()
+    desired.skipped.iter().map(|skipped| (skipped.reason, skipped.message.as_str())).collect()
 }
 
 /// `default/web` on every kind of address.
@@ -228,32 +227,95 @@ fn source_ranges_keep_out_whoever_they_do_not_name() {
         service.source_ranges = ranges.iter().map(|range| (*range).into()).collect();
         of(&service, &[], &on_node(&[NODE_IP, NODE_IP_V6]))
     };
-    let ranges =
-        |desired: &ServiceDesired| desired.source_ranges.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let ranges = |desired: &ServiceDesired| {
+        let ranges = desired.source_ranges.as_ref()?;
+        Some(ranges.iter().map(ToString::to_string).collect::<Vec<_>>())
+    };
+    let only = |ranges: &[&str]| Some(ranges.iter().map(|range| (*range).to_owned()).collect::<Vec<_>>());
     let balanced = |desired: &ServiceDesired| {
         desired.frontends.iter().filter(|it| it.kind == FrontendKind::LoadBalancer).count()
     };
 
     let open = with(&[]);
-    assert_eq!((ranges(&open), balanced(&open), open.warnings.len()), (vec![], 2, 0));
+    assert_eq!((ranges(&open), balanced(&open), open.warnings.len()), (None, 2, 0));
 
     let both = with(&[" 192.0.2.1/24", "2001:db8:c::/48", "192.0.2.0/24"]);
-    assert_eq!(ranges(&both), ["192.0.2.0/24", "2001:db8:c::/48"]);
+    assert_eq!(ranges(&both), only(&["192.0.2.0/24", "2001:db8:c::/48"]));
     assert_eq!((balanced(&both), both.warnings.len()), (2, 0));
 
     let v4 = with(&["192.0.2.0/24"]);
     let nobody = "LoadBalancer 2001:db8:ff::20: none of spec.loadBalancerSourceRanges is of IPv6, so nobody may connect";
-    assert_eq!((ranges(&v4), &v4.warnings[..]), (vec!["192.0.2.0/24".to_owned()], &[nobody.to_owned()][..]));
+    assert_eq!((ranges(&v4), &v4.warnings[..]), (only(&["192.0.2.0/24"]), &[nobody.to_owned()][..]));
 
     let some_wrong = with(&["192.0.2.0/24", "2001:db8:c::/48", "everybody"]);
-    assert_eq!(ranges(&some_wrong), ["192.0.2.0/24", "2001:db8:c::/48"]);
+    assert_eq!(ranges(&some_wrong), only(&["192.0.2.0/24", "2001:db8:c::/48"]));
     let wrong = "spec.loadBalancerSourceRanges: \"everybody\" is not a CIDR, and lets nobody in";
     assert_eq!(some_wrong.warnings, [wrong]);
 
     let all_wrong = with(&["everybody"]);
-    assert_eq!((balanced(&all_wrong), all_wrong.frontends.len()), (0, 5), "the other kinds stay open");
+    assert_eq!((ranges(&all_wrong), balanced(&all_wrong)), (only(&[]), 2), "they are there for nobody");
     let reasons: Vec<_> = skipped(&all_wrong).into_iter().map(|(reason, _)| reason).collect();
     assert_eq!(reasons, [Verdict::InvalidSourceRange; 2]);
+}
+
+#[test]
+fn b44_tcp_and_udp_on_one_node_port_come_and_go_apart() {
+    let udp = |port| ("dns", port, Ok(Protocol::Udp), 30053);
+    let tcp = |port| ("dns-tcp", port, Ok(Protocol::Tcp), 30053);
+    let with = |ports: &[(&str, u16, Result<Protocol, Box<str>>, u16)]| {
+        let mut dns = service("default/dns", &[VIP]).of_type(ServiceType::NodePort);
+        for (name, port, protocol, _) in ports {
+            dns = dns.port_of(name, *port, protocol.clone());
+        }
+        dns.ports.iter_mut().zip(ports).for_each(|(port, (.., number))| port.node_port = Some(*number));
+        let desired = of(&dns, &[], &on_node(&[NODE_IP]));
+        let node_ports = desired.frontends.iter().filter(|it| it.kind == FrontendKind::NodePort);
+        node_ports.map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let (of_udp, of_tcp) = ("NodePort 192.168.50.11:30053/UDP", "NodePort 192.168.50.11:30053/TCP");
+    assert_eq!(with(&[udp(53), tcp(53)]), [of_udp, of_tcp]);
+    assert_eq!(with(&[tcp(53)]), [of_tcp]);
+    assert_eq!(with(&[udp(5333), tcp(5333)]), [of_udp, of_tcp]);
+}
+
+#[test]
+fn b48_of_two_services_with_one_health_check_port_the_older_is_asked_for() {
+    let with_check = |name: &str, vip: &str, created, ready: &[&str]| {
+        let service = Service {
+            created: Some(created),
+            external_policy: Policy::Local,
+            health_check_port: Some(31000),
+            ..service(name, &[vip]).port("http", 80).of_type(ServiceType::LoadBalancer)
+        };
+        let of_it = slice(&format!("{name}-1"), name.split('/').next_back().unwrap()).port("http", 8080);
+        let slices = [ready.iter().fold(of_it, |slice, ip| slice.with(endpoint(ip).on(NODE)))];
+        (service.key.clone(), of(&service, &slices, &on_node(&[NODE_IP])))
+    };
+    let (old, of_old) = with_check("default/old", "10.96.0.51", 100, &[BACKEND_1]);
+    let (young, of_young) = with_check("default/young", "10.96.0.52", 200, &[BACKEND_1, BACKEND_2]);
+    let mut desired = crate::desired::Desired::default();
+    let asked = |desired: &mut crate::desired::Desired| {
+        let checks = desired.take_health_checks()?;
+        Some(
+            checks
+                .into_iter()
+                .map(|(port, it)| (port, it.service.to_string(), it.local_endpoints))
+                .collect::<Vec<_>>(),
+        )
+    };
+    desired.update(&young, Some(of_young));
+    assert_eq!(asked(&mut desired), Some(vec![(31000, "default/young".to_owned(), 2)]));
+    desired.update(&old, Some(of_old));
+    assert_eq!(asked(&mut desired), Some(vec![(31000, "default/old".to_owned(), 1)]));
+    assert_eq!(asked(&mut desired), None, "nothing new");
+    let (check, taken) = desired.health_check_of(&young).unwrap();
+    let why = "health-check node port 31000: Service default/old has it by precedence";
+    assert_eq!((check.local_endpoints, taken.unwrap().message.as_str()), (2, why));
+    assert!(desired.health_check_of(&old).unwrap().1.is_none());
+    desired.update(&old, None);
+    assert_eq!(asked(&mut desired), Some(vec![(31000, "default/young".to_owned(), 2)]));
+    desired.update(&young, None);
+    assert_eq!(asked(&mut desired), Some(vec![]));
 }
 
 #[test]

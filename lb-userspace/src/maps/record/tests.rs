@@ -10,6 +10,8 @@ fn op() -> impl Strategy<Value = Op> {
         0 => ServiceKey::whole(address),
         _ => ServiceKey { address, port, proto: 6, scope: 0 },
     });
+    let service = (service, 0u8..2)
+        .prop_map(|(key, scope)| ServiceKey { scope: if key.is_whole() { 0 } else { scope }, ..key });
     let value = (0u32..3, 0u32..3, any::<bool>()).prop_map(|(block, service_id, cluster_ip)| ServiceValue {
         set: BackendSet { block, count: 1, local: 0 },
         service_id,
@@ -24,6 +26,13 @@ fn op() -> impl Strategy<Value = Op> {
         backend_id,
     });
     let state = (0u32..3).prop_map(|flags| BackendState { flags });
+    let range = || {
+        (0u32..3, 0u32..2).prop_map(move |(service_id, bits)| SourceRange {
+            service_id,
+            client: address,
+            bits,
+        })
+    };
     prop_oneof![
         (service.clone(), value).prop_map(|(key, value)| Op::PutService(key, value)),
         service.prop_map(Op::DeleteService),
@@ -31,6 +40,8 @@ fn op() -> impl Strategy<Value = Op> {
         slot().prop_map(Op::DeleteBackend),
         (0u32..3, state).prop_map(|(id, state)| Op::PutState(id, state)),
         (0u32..3).prop_map(Op::DeleteState),
+        range().prop_map(Op::PutRange),
+        range().prop_map(Op::DeleteRange),
     ]
 }
 
@@ -47,7 +58,11 @@ fn after(ops: &[Op]) -> Record {
 }
 
 fn same(a: &Record, b: &Record) -> bool {
-    a.services == b.services && a.addresses == b.addresses && a.backends == b.backends && a.states == b.states
+    a.services == b.services
+        && a.addresses == b.addresses
+        && a.backends == b.backends
+        && a.states == b.states
+        && a.ranges == b.ranges
 }
 
 proptest! {
@@ -65,6 +80,12 @@ proptest! {
         let flagged = record.services.iter().filter(|(_, value)| value.flags & CLUSTER_IP != 0);
         prop_assert_eq!(&cluster_ips, &flagged.map(|(key, _)| *key).collect());
         prop_assert!(record.cluster_ips.values().all(|frontends| !frontends.is_empty()));
+        let insides = record.services.keys().filter(|key| key.scope == scope::INSIDE).count();
+        prop_assert_eq!(record.frontend_count(), record.services.len() - insides);
+        for service_id in 0..4 {
+            let of_id = record.ranges.iter().filter(|range| range.service_id == service_id);
+            prop_assert!(record.ranges(service_id).eq(of_id));
+        }
         prop_assert_eq!(&record.holders, &counted(record.backends.values().map(|value| value.backend_id)));
     }
 

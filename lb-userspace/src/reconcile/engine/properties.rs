@@ -2,7 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lb_common::{SlotKey, addr, backend::state, service::flags::USABLE};
+use lb_common::{
+    Address, ServiceKey, SlotKey, addr,
+    backend::state,
+    service::{
+        flags::{INSIDE_APART, SOURCE_RANGES, USABLE},
+        scope,
+    },
+};
 use proptest::{collection::vec, prelude::*, sample::select};
 
 use super::tests::{Agent, assert_nothing_leaks};
@@ -13,6 +20,7 @@ use crate::{
         AddressType, Endpoint, EndpointSlice, Hints, Host, Kind, Object, ObjectRef, Policy, Protocol,
         Service, ServiceType,
     },
+    render::BackendView,
     source::Event,
     testing::{NODE, OTHER_NODE, apply, balanced, delete, endpoint, node, on, service, slice},
 };
@@ -62,11 +70,19 @@ fn a_service() -> impl Strategy<Value = Object> {
     let policy = || select(vec![Policy::Cluster, Policy::Local]);
     // The first is also a cluster IP, the second also an address of the node.
     let external = || vec(select(vec!["10.96.0.1", NODE_IP, "203.0.113.1"]), 0..2);
+    let ranges = select(vec![
+        vec![],
+        vec![],
+        vec!["192.0.2.0/24"],
+        vec!["192.0.2.0/24", "2001:db8::/32"],
+        vec!["wrong"],
+    ]);
     let name = select(vec!["default/a", "default/b", "other/a"]);
-    let rest = (policy(), policy(), external(), external(), select(vec![None, Some(31000)]));
+    let rest = (policy(), policy(), external(), external(), select(vec![None, Some(31000)]), ranges);
     (name, vips, ports, types, rest, proptest::option::of(0i64..2)).prop_map(
         |(name, vips, ports, service_type, rest, created)| {
-            let (internal_policy, external_policy, external_ips, balanced_ips, health_check_port) = rest;
+            let (internal_policy, external_policy, external_ips, balanced_ips, health_check_port, ranges) =
+                rest;
             let empty = Service {
                 created,
                 internal_policy,
@@ -74,6 +90,7 @@ fn a_service() -> impl Strategy<Value = Object> {
                 external_ips: external_ips.into_iter().map(Into::into).collect(),
                 load_balancer_ips: balanced_ips.into_iter().map(balanced).collect(),
                 health_check_port,
+                source_ranges: ranges.into_iter().map(Into::into).collect(),
                 ..service(name, &vips).of_type(service_type)
             };
             let add = |service: Service, (name, port, protocol)| service.port_of(name, port, Ok(protocol));
@@ -97,7 +114,7 @@ fn a_host() -> impl Strategy<Value = Object> {
     let ips = select(vec![vec![NODE_IP], vec![NODE_IP, "192.168.70.5"], vec!["2001:db8::12"]]);
     ips.prop_map(|ips| {
         let addresses: Vec<_> = ips.iter().map(|ip| ip.parse().unwrap()).collect();
-        Object::Host(Host { primary: addresses[..1].to_vec(), addresses })
+        Object::Host(Host { primary: addresses[..1].to_vec(), addresses, ..Host::default() })
     })
 }
 
@@ -171,11 +188,17 @@ fn feed(object: &Object) -> usize {
     feed_of(object.reference().kind)
 }
 
-/// How the name of an address as a whole ends in [`seen`].
-const WHOLE: &str = ":0/0";
+/// The name of an entry.
+fn name(key: &ServiceKey) -> String {
+    let inside = if key.scope == scope::INSIDE { INSIDE } else { "" };
+    format!("{}:{}/{}{inside}", addr::to_ip(&key.address), key.port, key.proto)
+}
 
-/// What packets would see: for each frontend its backends with their states, in order, then those that drain, and what
-/// happens without any; and addresses as a whole, which have flags only.
+/// How the name of what is apart for clients inside ends.
+const INSIDE: &str = " inside";
+
+/// What packets would see: for each frontend its backends with their states, those of this node first (else they are in the
+/// order of their ids, which is that of the events), then those that drain, and what happens without any; the same of what is apart for clients inside; and addresses as a whole, which have flags only.
 fn seen(maps: &FakeMaps) -> BTreeMap<String, (Vec<String>, BTreeSet<String>, u32)> {
     let holds = maps.holds();
     let backend = |slot: SlotKey| {
@@ -185,22 +208,40 @@ fn seen(maps: &FakeMaps) -> BTreeMap<String, (Vec<String>, BTreeSet<String>, u32
     };
     let frontends = holds.services.iter().map(|(key, value)| {
         let slot = |slot| SlotKey { block: value.set.block, slot, pad: 0 };
-        let chosen = (0..value.set.count).map_while(|n| backend(slot(n))).collect();
+        let mut chosen: Vec<_> = (0..value.set.count).map_while(|n| backend(slot(n))).collect();
+        let (local, others) = chosen.split_at_mut(value.set.local.into());
+        local.sort_unstable();
+        others.sort_unstable();
         let draining = (value.set.count..u16::MAX).map_while(|n| backend(slot(n))).collect();
-        let name = format!("{}:{}/{}", addr::to_ip(&key.address), key.port, key.proto);
-        (name, (chosen, draining, value.flags))
+        (name(key), (chosen, draining, value.flags))
     });
     frontends.collect()
 }
 
-/// The addresses that each frontend leads to.
+/// The addresses that each frontend leads to, clients outside the cluster and clients inside.
 fn chosen(maps: &FakeMaps) -> BTreeMap<String, BTreeSet<String>> {
-    let address = |text: String| text.split(' ').next().unwrap_or_default().to_owned();
-    seen(maps)
-        .into_iter()
-        .filter(|(name, _)| !name.ends_with(WHOLE))
-        .map(|(name, (of_it, ..))| (name, of_it.into_iter().map(address).collect()))
+    let address = |text: &String| text.split(' ').next().unwrap_or_default().to_owned();
+    let (services, seen) = (maps.holds().services, seen(maps));
+    let addresses = |key: &ServiceKey| seen[&name(key)].0.iter().map(address).collect::<BTreeSet<_>>();
+    let frontends = services.iter().filter(|(key, _)| !key.is_whole() && key.scope == scope::ANY);
+    frontends
+        .flat_map(|(key, value)| {
+            let apart = ServiceKey { scope: scope::INSIDE, ..*key };
+            let met_inside = if value.flags & INSIDE_APART == 0 { key } else { &apart };
+            [(name(key), addresses(key)), (name(&apart), addresses(met_inside))]
+        })
         .collect()
+}
+
+/// The ranges of the clients that each guarded frontend lets in.
+fn guards(maps: &FakeMaps) -> BTreeMap<String, BTreeSet<(Address, u32)>> {
+    let holds = maps.holds();
+    let guarded = holds.services.iter().filter(|(_, value)| value.flags & SOURCE_RANGES != 0);
+    let ranges = |service_id| {
+        let of_it = holds.ranges.iter().filter(move |range| range.service_id == service_id);
+        of_it.map(|range| (range.client, range.bits)).collect()
+    };
+    guarded.map(|(key, value)| (name(key), ranges(value.service_id))).collect()
 }
 
 fn go_through(agent: &mut Agent, maps: &FakeMaps, step: Step) {
@@ -272,6 +313,7 @@ proptest! {
         relist(&mut fresh, &in_another_order);
         fresh.settle();
         prop_assert_eq!(seen(&maps), seen(&fresh_maps));
+        prop_assert_eq!(guards(&maps), guards(&fresh_maps));
         prop_assert_eq!(agent.engine.state().render(), fresh.engine.state().render());
 
         maps.take_log();
@@ -294,12 +336,34 @@ proptest! {
             .frontends
             .into_iter()
             .filter(|it| it.withheld.is_none())
-            .map(|it| {
+            .flat_map(|it| {
                 let name = format!("{}:{}/{}", it.address, it.port, it.protocol.number());
-                (name, it.backends.iter().map(|backend| format!("{}:{}", backend.address, backend.port)).collect())
+                let sockets = |backends: &[BackendView]| {
+                    backends.iter().map(|backend| format!("{}:{}", backend.address, backend.port)).collect()
+                };
+                let inside = it.inside_backends.as_ref().unwrap_or(&it.backends);
+                [(name.clone() + INSIDE, sockets(inside)), (name, sockets(&it.backends))]
             })
             .collect();
         prop_assert_eq!(chosen(&maps), rendered);
+        let apart = maps.holds().services.into_keys().filter(|key| key.scope == scope::INSIDE).count();
+        let wanted = agent.engine.state().render().frontends;
+        let wanted = wanted.iter().filter(|it| it.withheld.is_none() && it.inside_backends.is_some()).count();
+        prop_assert_eq!(apart, wanted);
+        let guarded: BTreeMap<_, usize> = agent
+            .engine
+            .state()
+            .render()
+            .frontends
+            .iter()
+            .filter(|it| it.withheld.is_none() && (it.closed || !it.source_ranges.is_empty()))
+            .flat_map(|it| {
+                let name = format!("{}:{}/{}", it.address, it.port, it.protocol.number());
+                let inside = it.inside_backends.is_some().then(|| name.clone() + INSIDE);
+                inside.into_iter().chain([name]).map(|name| (name, it.source_ranges.len()))
+            })
+            .collect();
+        prop_assert_eq!(guards(&maps).into_iter().map(|(name, ranges)| (name, ranges.len())).collect::<BTreeMap<_, _>>(), guarded);
         // Of external kinds only the ports are ours.
         let mut cluster_ips = BTreeMap::<_, bool>::new();
         for it in agent.engine.state().render().frontends {

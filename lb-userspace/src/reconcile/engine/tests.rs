@@ -1,6 +1,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use lb_common::{SlotKey, addr};
+use lb_common::{
+    ServiceKey, SlotKey, addr,
+    service::{
+        flags::{INSIDE_APART, SOURCE_RANGES},
+        scope,
+    },
+};
 use tokio::time::Duration;
 
 use super::{
@@ -9,7 +15,7 @@ use super::{
 };
 use crate::{
     maps::{
-        Snapshot,
+        Snapshot, Which,
         fake::{FakeMaps, Sizes},
     },
     model::{EndpointSlice, Host, Protocol, Service},
@@ -47,7 +53,7 @@ impl Agent {
 
     fn with_feeds(maps: &FakeMaps, feeds: usize) -> Self {
         let identity = Identity::of(NODE);
-        let config = Config { identity, feeds, optional: Vec::new() };
+        let config = Config { identity, feeds, optional: Vec::new(), remembered: Vec::new() };
         let engine = Engine::start(Box::new(maps.clone()), config).unwrap();
         Self { engine, maps: maps.clone(), now: Instant::now() }
     }
@@ -57,7 +63,7 @@ impl Agent {
         self.engine.step(self.now);
     }
 
-    fn complete(&mut self) {
+    pub(super) fn complete(&mut self) {
         self.say(on(SERVICES, Event::ListComplete));
         self.say(on(SLICES, Event::ListComplete));
         self.settle();
@@ -91,7 +97,26 @@ impl Agent {
         shown(&self.maps.holds())
     }
 
-    fn error(&self) -> Vec<&str> {
+    /// Reads the next part of the maps back.
+    pub(super) fn audit(&mut self) {
+        self.now = self.engine.audit(self.now);
+    }
+
+    pub(super) fn step(&mut self) {
+        self.engine.step(self.now);
+    }
+
+    /// Reads all of the maps back, twice, which is to take less than 5 s.
+    pub(super) fn audit_for_two_passes(&mut self) {
+        let begun = self.now;
+        for _ in 0..2 * Which::ALL.len() {
+            self.audit();
+        }
+        self.step();
+        assert!(self.now - begun < Duration::from_secs(5));
+    }
+
+    pub(super) fn error(&self) -> Vec<&str> {
         self.engine.status().errors.values().map(String::as_str).collect()
     }
 }
@@ -117,11 +142,18 @@ pub(super) fn assert_nothing_leaks(agent: &Agent) {
     let frontends = holds.services.iter().filter(|(key, _)| !key.is_whole());
     let service_ids: BTreeSet<_> = frontends.map(|(_, value)| value.service_id).collect();
     assert_eq!(in_slots, with_state);
-    assert_eq!(agent.engine.ids.live(), (service_ids.len(), in_slots.len()));
+    assert_eq!(agent.engine.ids.live(), (service_ids.len(), in_slots.len()), "{:?}", agent.engine.ids);
     let blocks: BTreeSet<_> = holds.backends.keys().map(|slot| slot.block).collect();
     let used: BTreeSet<_> =
         holds.services.values().map(|value| value.set.block).filter(|block| *block != 0).collect();
     assert_eq!(blocks, used);
+    for (key, _) in holds.services.iter().filter(|(key, _)| key.scope == scope::INSIDE) {
+        let of_all = &holds.services[&ServiceKey { scope: scope::ANY, ..*key }];
+        assert_ne!(of_all.flags & INSIDE_APART, 0, "nobody is sent to {key:?}");
+    }
+    let guarded = holds.services.values().filter(|value| value.flags & SOURCE_RANGES != 0);
+    let guarded: BTreeSet<_> = guarded.map(|value| value.service_id).collect();
+    assert!(holds.ranges.iter().all(|range| guarded.contains(&range.service_id)), "{:?}", holds.ranges);
 }
 
 #[test]
@@ -543,6 +575,7 @@ fn a_failed_write_is_tried_again_later_and_later_for_its_service_only() {
     agent.maps.fail(1.0);
     agent.say(apply(SLICES, web_slice(&[BACKEND_1])));
     assert_eq!(agent.engine.status().errors.keys().collect::<Vec<_>>(), ["Service default/web"]);
+    assert_eq!(agent.engine.status().write_failures, 1);
     let mut waits = Vec::new();
     for _ in 0..12 {
         let before = agent.now;
@@ -558,6 +591,7 @@ fn a_failed_write_is_tried_again_later_and_later_for_its_service_only() {
     agent.settle();
     assert_eq!(agent.shown(), ["10.96.0.50:80/TCP -> 10.244.1.21:8080", "10.96.0.53:80/TCP -> "]);
     assert_eq!(agent.engine.status().errors, BTreeMap::new());
+    assert_eq!(agent.engine.status().write_failures, 0);
     assert_eq!(agent.engine.status().applied, agent.engine.status().generation);
     let of_other =
         |op: &&Op| matches!(op, Op::PutService(key, _) if key.address == addr::from_v4([10, 96, 0, 53]));
@@ -573,9 +607,11 @@ fn what_cannot_be_collected_is_tried_again() {
     agent.maps.fail(1.0);
     agent.later(GRACE);
     assert_eq!(agent.engine.status().errors.keys().collect::<Vec<_>>(), [COLLECTION]);
+    assert_eq!(agent.engine.status().write_failures, 1);
     agent.maps.fail(0.0);
     agent.settle();
     assert_eq!(agent.engine.status().errors, BTreeMap::new());
+    assert_eq!(agent.engine.status().write_failures, 0);
     assert_nothing_leaks(&agent);
 }
 

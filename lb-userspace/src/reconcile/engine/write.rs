@@ -1,6 +1,6 @@
 //! Units and leftovers: plan, write, and what to do when that fails.
 
-use lb_common::ServiceKey;
+use lb_common::{ServiceKey, service::scope};
 use tokio::time::{Duration, Instant};
 
 use super::{
@@ -13,7 +13,7 @@ use super::{
 use crate::{
     desired::Frontend,
     maps::{MapError, Op},
-    plan::{self, Plan, PlanError},
+    plan::{self, Leftovers, Plan, PlanError},
 };
 
 /// How long what has been replaced stays for packets that are still reading it.
@@ -29,12 +29,15 @@ impl Engine {
         let mut plan = match self.plan(&unit, now) {
             Ok(Some(plan)) => plan,
             Ok(None) => return,
-            Err(error) => return self.failed(unit, &error, false, now),
+            Err(error) => {
+                self.unwritten.remove(&unit.to_string());
+                return self.failed(unit, &error, false, now);
+            }
         };
         self.note_held_back(&unit, plan.held_back);
         match self.writer.all_or_nothing(&plan.now) {
             Ok(()) => {
-                if self.status.errors.remove(&unit.to_string()).is_some() {
+                if self.over(&unit.to_string()) {
                     tracing::info!("{unit}: written at last");
                 }
                 self.queue.succeeded(&unit);
@@ -48,12 +51,15 @@ impl Engine {
                 );
             }
             Err(Failed { error, without_trace }) => {
+                plan.leftovers.add_failed(&plan.now);
                 if without_trace {
+                    // At once, whatever else has to wait: the same numbers are given out again.
+                    plan.leftovers.forget_ids(self.writer.record(), &mut self.ids);
                     self.ids.take_back(before);
                 }
-                plan.leftovers.add_failed(&plan.now);
                 self.leave(Collection { frees: false, ..Collection::of(plan.leftovers) }, now);
                 let is_full = matches!(error, MapError::Full { .. });
+                self.unwritten.insert(unit.to_string());
                 self.failed(unit, &error, is_full, now);
             }
         }
@@ -97,6 +103,12 @@ impl Engine {
         }
     }
 
+    /// An error is over; whether there was one.
+    pub(super) fn over(&mut self, name: &str) -> bool {
+        self.unwritten.remove(name);
+        self.status.errors.remove(name).is_some()
+    }
+
     fn failed(&mut self, unit: Unit, error: &dyn std::error::Error, is_full: bool, now: Instant) {
         let sentence = error.to_string();
         // Once, not at every try.
@@ -125,9 +137,10 @@ impl Engine {
 
     pub(super) fn collect(&mut self, collection: Collection, now: Instant) {
         let ops = collection.leftovers.collect(self.writer.record());
+        let left = collection.leftovers.left_by_insides(self.writer.record());
         match self.writer.in_order(&ops) {
             Ok(()) => {
-                self.status.errors.remove(COLLECTION);
+                self.over(COLLECTION);
                 collection.leftovers.forget_ids(self.writer.record(), &mut self.ids);
                 if collection.frees && !ops.is_empty() {
                     self.queue.space_freed();
@@ -135,16 +148,22 @@ impl Engine {
             }
             Err(error) => {
                 self.status.errors.insert(COLLECTION.to_owned(), error.to_string());
+                self.unwritten.insert(COLLECTION.to_owned());
                 self.queue.collect(now + COLLECT_AGAIN, Collection { frontends: Vec::new(), ..collection });
             }
+        }
+        if left != Leftovers::default() {
+            self.leave(Collection::of(left), now);
         }
     }
 }
 
-/// The frontends that operations go over with, or remove.
+/// The frontends that operations go over with, or remove, whoever their clients are.
 fn switched(ops: &[Op]) -> Vec<ServiceKey> {
     let frontend = |op: &Op| match op {
-        Op::PutService(key, _) | Op::DeleteService(key) if !key.is_whole() => Some(*key),
+        Op::PutService(key, _) | Op::DeleteService(key) if !key.is_whole() => {
+            Some(ServiceKey { scope: scope::ANY, ..*key })
+        }
         _ => None,
     };
     ops.iter().filter_map(frontend).collect()

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     fn host(address: &str) -> Host {
-        Host { addresses: vec![address.parse().unwrap()], primary: Vec::new() }
+        Host { addresses: vec![address.parse().unwrap()], ..Host::default() }
     }
 
     #[test]

@@ -20,7 +20,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 
 use rtnetlink::packet_route::address::{AddressFlags, AddressScope};
 
-use crate::model::{Host, unfit};
+use crate::model::{Host, Interface, unfit};
 
 /// The interface on which kube-proxy in IPVS mode keeps every cluster IP.
 pub(super) const IPVS_INTERFACE: &str = "kube-ipvs0";
@@ -76,12 +76,27 @@ impl View {
         let mut counted: Vec<Address> = self.addresses.iter().copied().filter(|it| self.counts(it)).collect();
         // Stable: the order on one interface stays.
         counted.sort_by_key(|address| address.ifindex);
+        let interfaces = self.interfaces(&counted);
         let (v4, v6): (Vec<_>, Vec<_>) = counted.iter().copied().partition(|address| address.ip.is_ipv4());
         let primary = [self.primary(self.v4, &v4), self.primary(self.v6, &v6)];
         let mut addresses: Vec<IpAddr> = counted.iter().map(|address| address.ip).collect();
         addresses.sort_unstable();
         addresses.dedup();
-        Host { addresses, primary: primary.into_iter().flatten().collect() }
+        Host { addresses, primary: primary.into_iter().flatten().collect(), interfaces }
+    }
+
+    /// The interfaces of addresses that count, and those that lead out.
+    fn interfaces(&self, counted: &[Address]) -> Vec<Interface> {
+        let mut interfaces = BTreeMap::<u32, Interface>::new();
+        let (lasting, others): (Vec<&Address>, Vec<&Address>) =
+            counted.iter().partition(|address| is_lasting(address));
+        for address in lasting.into_iter().chain(others) {
+            interfaces.entry(address.ifindex).or_default().addresses.push(address.ip);
+        }
+        for way in [self.v4, self.v6].into_iter().flatten() {
+            interfaces.entry(way.ifindex).or_default().leads_out = true;
+        }
+        interfaces.into_iter().map(|(index, interface)| Interface { index, ..interface }).collect()
     }
 
     /// Whether anything depends on the interface: it has addresses, or leads out.

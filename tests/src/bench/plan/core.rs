@@ -3,11 +3,12 @@
 use lb_common::Settings;
 use lb_userspace::{
     desired::Identity,
-    maps::{LbMaps, MapError, Op, Snapshot},
+    maps::{LbMaps, MapError, Op, Part, Snapshot, Which},
     model::Object,
     reconcile::{Config, Engine},
     render::Document,
     source::{Event, Feed, SourceEvent},
+    sys::Cursor,
 };
 use tokio::time::{Duration, Instant};
 
@@ -30,6 +31,10 @@ impl LbMaps for Void {
         Ok(())
     }
 
+    fn read(&self, _: Which, _: Option<Cursor>) -> Result<Part, MapError> {
+        Ok(Part::last(std::iter::empty()))
+    }
+
     fn snapshot(&self) -> Result<Snapshot, MapError> {
         Ok(Snapshot { settings: Settings::default(), ..Snapshot::default() })
     }
@@ -48,7 +53,12 @@ impl Core {
 
     /// Over maps of the caller, which are empty and never fail.
     pub(super) fn over(maps: Box<dyn LbMaps>) -> Self {
-        let config = Config { identity: Identity::of(NODE), feeds: FEEDS, optional: Vec::new() };
+        let config = Config {
+            identity: Identity::of(NODE),
+            feeds: FEEDS,
+            optional: Vec::new(),
+            remembered: Vec::new(),
+        };
         let engine = Engine::start(maps, config).expect("the maps can be read");
         Self { engine, now: Instant::now() }
     }

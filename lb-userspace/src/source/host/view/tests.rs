@@ -158,3 +158,26 @@ fn an_interface_matters_where_addresses_are_or_the_way_out_is() {
     let used: Vec<u32> = [LO, ETH0, ETH1, DOWN, NEWER].into_iter().filter(|it| shown.uses(*it)).collect();
     assert_eq!(used, [ETH0, ETH1]);
 }
+
+#[test]
+fn an_interface_is_known_by_its_lasting_addresses_first_and_leads_out_where_the_way_does() {
+    let shown = View {
+        v4: way(ETH1, "192.168.50.11"),
+        ..view(&[
+            address(LO, "127.0.0.1", NONE),
+            address(ETH0, "2001:db8::aaaa", TEMPORARY),
+            address(ETH0, "2001:db8::11", NONE),
+            address(ETH0, "192.168.50.12", SECONDARY),
+            address(ETH0, "192.168.50.11", NONE),
+            address(IPVS, "10.96.0.10", NONE),
+            address(NEWER, "192.168.70.5", NONE),
+        ])
+    };
+    let interface = |index, addresses: &[&str], leads_out| Interface {
+        index,
+        addresses: addresses.iter().copied().map(ip).collect(),
+        leads_out,
+    };
+    let eth0 = ["2001:db8::11", "192.168.50.11", "2001:db8::aaaa", "192.168.50.12"];
+    assert_eq!(shown.host().interfaces, [interface(ETH0, &eth0, false), interface(ETH1, &[], true)]);
+}
