@@ -13,6 +13,8 @@ pub mod model;
 
 pub mod endpoints;
 
+pub mod probe;
+
 pub mod desired;
 
 pub mod render;

@@ -5,6 +5,8 @@ mod claims;
 mod endpoint_slice;
 mod key;
 mod node;
+mod pod;
+mod probe;
 mod protocol;
 mod service;
 pub mod store;
@@ -13,6 +15,8 @@ pub use address::{Family, InvalidAddress, InvalidRange, parse_address, parse_ran
 pub use endpoint_slice::{AddressType, Conditions, Endpoint, EndpointSlice, Hints, SlicePort};
 pub use key::{API_SERVER, Kind, ObjectKey, ObjectRef};
 pub use node::{Host, Interface, Node};
+pub use pod::{Container, ContainerPort, ContainerStatus, POD_ANNOTATIONS, POD_IPS, Phase, Pod};
+pub use probe::{Handler, HttpGet, Probe, ProbeKind, ProbePort};
 pub use protocol::Protocol;
 pub use service::{
     LoadBalancerIp, Policy, Service, ServicePort, ServiceType, SessionAffinity, TrafficDistribution,

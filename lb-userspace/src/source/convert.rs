@@ -12,6 +12,10 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
+mod pod;
+mod probe;
+
+pub use pod::pod;
 
 use super::names::shared;
 use crate::model::{

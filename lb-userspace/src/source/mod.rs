@@ -11,6 +11,7 @@ mod names;
 use std::fmt;
 
 pub use self::contact::Contact;
+pub use self::convert::pod;
 use crate::model::{Object, ObjectRef, Warning};
 
 /// One stream of lists and changes: one kind of object of the cluster, or one `--manifests` path. Feeds are numbered by
