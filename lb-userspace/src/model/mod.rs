@@ -6,6 +6,7 @@ mod endpoint_slice;
 mod key;
 mod node;
 mod pod;
+mod pod_status;
 mod probe;
 mod protocol;
 mod service;
@@ -16,6 +17,7 @@ pub use endpoint_slice::{AddressType, Conditions, Endpoint, EndpointSlice, Hints
 pub use key::{API_SERVER, Kind, ObjectKey, ObjectRef};
 pub use node::{Host, Interface, Node};
 pub use pod::{Container, ContainerPort, ContainerStatus, POD_ANNOTATIONS, POD_IPS, Phase, Pod};
+pub use pod_status::PodStatus;
 pub use probe::{Handler, HttpGet, Probe, ProbeKind, ProbePort};
 pub use protocol::Protocol;
 pub use service::{
